@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use super::places::Output;
+use super::places::{Occupied, Output};
 use crate::key::Seq;
 use crate::ledger::LEVELS;
 use crate::sstable::{FilterState, TableMeta};
@@ -107,7 +107,7 @@ pub(crate) fn pick(
     }
     for (level, &target) in targets.iter().enumerate().take(LAST).skip(1) {
         let bytes = version.level_bytes(level);
-        if bytes > target && !(target == 0 && is_of_last_ingest(version, level)) {
+        if bytes > target && !(target == 0 && keeps_ingested(version, level)) {
             // A level with target 0 must become empty, before any other compaction.
             due.push((bytes as f64 / target as f64, level));
         }
@@ -124,12 +124,14 @@ pub(crate) fn pick(
         .or_else(|| pick_hidden(version, settings, busy))
 }
 
-/// Whether a level has tables of an ingest only, and no level between L0 and it has tables. If its target is 0, it keeps
-/// them until a compaction, or another ingest, puts tables there or above: so an ingest alone costs no compaction, and
-/// ingests of the same keys do not fill one level after the other.
-fn is_of_last_ingest(version: &Version, level: usize) -> bool {
+/// Whether a level with target 0 keeps its tables: it has ingested ones only, and either no level between L0 and it has
+/// tables, or it is less than a tenth of what is below. So an ingest alone costs no compaction, and large ones of the
+/// same keys do not fill one level after the other.
+fn keeps_ingested(version: &Version, level: usize) -> bool {
+    let below: u64 = (level + 1..LEVELS).map(|level| version.level_bytes(level)).sum();
     version.level(level).iter().all(|live| live.table.meta().is_ingested)
-        && (1..level).all(|above| version.level(above).is_empty())
+        && ((1..level).all(|above| version.level(above).is_empty())
+            || version.level_bytes(level).saturating_mul(LEVEL_RATIO) < below)
 }
 
 /// Rewrites a table of the last level with many hidden entries, so that they take no space.
@@ -346,16 +348,19 @@ pub(crate) fn leave_l0(
     complete(version, inputs, output_level, busy, true)
 }
 
-/// Merges the tables of a level that have keys within a range into the next level, for an ingest.
-pub(crate) fn leave_level(
+/// Moves the tables of level 1 that have keys within a range to the lowest level above all that overlap them, or merges
+/// them into level 2, for an ingest.
+pub(crate) fn leave_level_1(
     version: &Version,
-    level: usize,
+    occupied: &Occupied<'_>,
     (smallest, largest): (&[u8], &[u8]),
     busy: &HashSet<u64>,
 ) -> Option<Compaction> {
-    let overlapping = version.overlapping(level, smallest, largest);
-    let inputs = overlapping.iter().map(|live| (level, live.clone())).collect();
-    complete(version, inputs, level + 1, busy, true)
+    let overlapping = version.overlapping(1, smallest, largest);
+    let inputs: Vec<_> = overlapping.iter().map(|live| (1, live.clone())).collect();
+    let (first, last) = range_of(&inputs)?;
+    let output_level = occupied.lowest_free_from(2, &first, &last).unwrap_or(2);
+    complete(version, inputs, output_level, busy, true)
 }
 
 /// One table of a level and the overlapping tables of the next level. Prefers a table with many tombstones,

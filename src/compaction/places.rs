@@ -31,6 +31,16 @@ impl<'a> Occupied<'a> {
     /// The lowest level where a table with these keys is above all others that overlap it, L0 aside; 0 if level 1
     /// has such tables.
     pub(crate) fn lowest_free(&self, smallest: &[u8], largest: &[u8]) -> usize {
+        self.lowest_free_from(1, smallest, largest).unwrap_or(0)
+    }
+
+    /// The lowest level above all tables on levels from `first` on that overlap these keys.
+    pub(crate) fn lowest_free_from(
+        &self,
+        first: usize,
+        smallest: &[u8],
+        largest: &[u8],
+    ) -> Option<usize> {
         let is_free = |level: &usize| {
             let overlaps = |output: &Output| {
                 output.level == *level
@@ -40,6 +50,6 @@ impl<'a> Occupied<'a> {
             self.version.overlapping(*level, smallest, largest).is_empty()
                 && !self.outputs.iter().any(overlaps)
         };
-        (1..LEVELS).take_while(is_free).last().unwrap_or(0)
+        (first..LEVELS).take_while(is_free).last()
     }
 }

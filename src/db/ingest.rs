@@ -14,8 +14,8 @@ impl Db {
     /// that came so far.
     ///
     /// The store can be read and written meanwhile, also by the iterator. Writers wait for the moment: for the flush
-    /// of at most a mebibyte of entries, and for three syncs. Memory: a table's filter input (8 bytes a key), a mebibyte
-    /// of data, and the index and filter of each table, as for a store with these keys.
+    /// of about a mebibyte of entries, and for five syncs. Memory: about 20 bytes for each key of
+    /// the table that is being written, and the index and filter of each table, as for a store with these keys.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -167,6 +167,25 @@ fn an_ingest_alone_is_not_compacted_and_the_next_one_takes_it_down() {
     }
 }
 
+#[test]
+fn ingests_that_are_small_beside_the_store_gather_on_several_levels() {
+    let dir = tempdir();
+    let db = small().background_threads(0).open(dir.path()).unwrap();
+    ingest(&db, 0..6000, "first").unwrap();
+    for round in 1..LAST {
+        ingest(&db, (0..6000).step_by(100), &round.to_string()).unwrap();
+        db.wait_until_settled().unwrap();
+        assert_eq!(levels(&db), (LAST - round..=LAST).collect::<Vec<_>>());
+        assert_eq!(db.stats().activity.compactions, 0);
+    }
+    // Then all of them go down.
+    ingest(&db, (0..6000).step_by(100), "last").unwrap();
+    db.wait_until_settled().unwrap();
+    assert_eq!(levels(&db), [1, LAST]);
+    assert_eq!(value(&db, 100).as_deref(), Some("last"));
+    assert_eq!(db.iter().count(), 6000);
+}
+
 /// A store whose tables hold these keys, with a memtable that is empty or not. Each block that a lookup reads from
 /// a table runs `hook` with the store, once.
 struct AtARead {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::compact::{Ended, fit_filters, run_compaction};
-use crate::compaction::{Compaction, Occupied, leave_l0, leave_level};
+use crate::compaction::{Compaction, Occupied, leave_l0, leave_level_1};
 use crate::engine::inner::DbInner;
 use crate::error::Result;
 use crate::sstable::{OpenTable, TableMeta};
@@ -67,7 +67,7 @@ pub(crate) fn make_way(db: &DbInner, (smallest, largest): (&[u8], &[u8])) -> Res
         }
         let compaction = match occupied.lowest_free(from, to) {
             _ if state.is_held() => None,
-            0 => leave_level(&version, 1, (from, to), &state.busy),
+            0 => leave_level_1(&version, &occupied, (from, to), &state.busy),
             level if of_l0 => leave_l0(&version, level, &state.busy),
             _ => return Ok(()),
         };
