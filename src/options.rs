@@ -144,7 +144,7 @@ impl Options {
     }
 
     /// Calls `callback` for each [event](Event), on the thread that caused the event. The callback must not
-    /// panic, nor write to the store, flush or compact it. It may hold a [`WeakDb`](crate::WeakDb) of the
+    /// panic, nor write to the store, flush, compact or checkpoint it. It may hold a [`WeakDb`](crate::WeakDb) of the
     /// store; a [`Db`](crate::Db) would keep the store open for ever. Default: none.
     ///
     /// ```

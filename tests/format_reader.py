@@ -331,7 +331,7 @@ class Manifest:
         for _, r in self.tables.values():
             need(r.smallest <= r.largest and r.oldest <= r.newest <= self.flushed, "ranges in order")
             need(1 <= r.keys <= r.entries <= r.file_length > r.index_offset, "a table of sound size")
-            alike = r.oldest == r.newest and r.tombstones == 0 and r.entries == r.keys
+            alike = 0 < r.oldest == r.newest and r.tombstones == 0 and r.entries == r.keys
             need(alike or not r.ingested, "one number for what was ingested")
             need(r.prefixes <= 16 * r.keys, "a sound number of prefixes")
             need(r.filter.generation <= MAX_NUMBER and r.id < self.next_file, "numbers in use")

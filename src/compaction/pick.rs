@@ -4,9 +4,7 @@
 //! with a target below `level_base_bytes` are not used. So all levels together take about 1.11 times the
 //! space of the last level (RocksDB: "dynamic level bytes").
 
-use std::collections::HashSet;
-
-use super::places::{Occupied, Output};
+use super::places::{Busy, Occupied, Output};
 use crate::key::Seq;
 use crate::ledger::LEVELS;
 use crate::sstable::{FilterState, TableMeta};
@@ -94,11 +92,7 @@ fn level_below_l0(version: &Version, targets: &[u64; LEVELS]) -> usize {
 }
 
 /// The most urgent compaction, if one is due. `busy`: the ids of tables that it may not use.
-pub(crate) fn pick(
-    version: &Version,
-    settings: &PickSettings,
-    busy: &HashSet<u64>,
-) -> Option<Compaction> {
+pub(crate) fn pick(version: &Version, settings: &PickSettings, busy: &Busy) -> Option<Compaction> {
     let targets = targets(version.level_bytes(LAST), settings);
     let mut due: Vec<(f64, usize)> = Vec::new();
     let l0_pressure = version.sound_l0() as f64 / settings.l0_tables as f64;
@@ -135,11 +129,7 @@ fn keeps_ingested(version: &Version, level: usize) -> bool {
 }
 
 /// Rewrites a table of the last level with many hidden entries, so that they take no space.
-fn pick_hidden(
-    version: &Version,
-    settings: &PickSettings,
-    busy: &HashSet<u64>,
-) -> Option<Compaction> {
+fn pick_hidden(version: &Version, settings: &PickSettings, busy: &Busy) -> Option<Compaction> {
     for live in version.level(LAST) {
         let meta = live.table.meta();
         let hidden = meta.hidden_bytes.saturating_mul(HIDDEN_FRACTION);
@@ -154,11 +144,7 @@ fn pick_hidden(
 }
 
 /// Rewrites a table of the last level, once no snapshot needs its tombstones and hidden entries.
-fn rewrite_last(
-    live: &LiveTable,
-    settings: &PickSettings,
-    busy: &HashSet<u64>,
-) -> Option<Compaction> {
+fn rewrite_last(live: &LiveTable, settings: &PickSettings, busy: &Busy) -> Option<Compaction> {
     let max_seq = live.table.meta().max_seq;
     let kept = settings.oldest_snapshot.is_some_and(|oldest| oldest < max_seq);
     let free = !kept && is_free(live, busy);
@@ -171,7 +157,7 @@ fn pick_dense(
     version: &Version,
     below_l0: usize,
     settings: &PickSettings,
-    busy: &HashSet<u64>,
+    busy: &Busy,
 ) -> Option<Compaction> {
     for (level, live) in version.tables() {
         if !is_dense(version, level, live) {
@@ -216,7 +202,7 @@ fn is_dense(version: &Version, level: usize, live: &LiveTable) -> bool {
 pub(crate) fn pick_idle(
     version: &Version,
     settings: &PickSettings,
-    busy: &HashSet<u64>,
+    busy: &Busy,
 ) -> Option<Compaction> {
     let targets = targets(version.level_bytes(LAST), settings);
     let output_level = level_below_l0(version, &targets);
@@ -236,7 +222,7 @@ pub(crate) fn pick_idle(
 pub(crate) fn pick_within_l0(
     version: &Version,
     settings: &PickSettings,
-    busy: &HashSet<u64>,
+    busy: &Busy,
 ) -> Option<Compaction> {
     let crowded = version.sound_l0() >= settings.l0_crowded;
     let least = if crowded { 2 } else { settings.l0_tables.max(2) };
@@ -246,13 +232,8 @@ pub(crate) fn pick_within_l0(
 }
 
 /// Merges the newest of some neighbours on L0.
-fn pick_within(
-    part: &[LiveTable],
-    crowded: bool,
-    least: usize,
-    busy: &HashSet<u64>,
-) -> Option<Compaction> {
-    let is_busy = |live: &LiveTable| busy.contains(&live.table.id());
+fn pick_within(part: &[LiveTable], crowded: bool, least: usize, busy: &Busy) -> Option<Compaction> {
+    let is_busy = |live: &LiveTable| busy.contains(live.table.id());
     let free = &part[..part.iter().position(is_busy).unwrap_or(part.len())];
     let (mut count, mut bytes) = (0, 0);
     for live in free {
@@ -273,8 +254,8 @@ fn pick_within(
     Some(Compaction { inputs, output_level: 0, is_trivial_move: false })
 }
 
-fn is_free(live: &LiveTable, busy: &HashSet<u64>) -> bool {
-    !live.table.is_damaged() && !busy.contains(&live.table.id())
+fn is_free(live: &LiveTable, busy: &Busy) -> bool {
+    !live.table.is_damaged() && !busy.contains(live.table.id())
 }
 
 /// The tables of L0 that may leave it, newest first. Damaged ones stay, and so does each table with keys of an older
@@ -306,13 +287,8 @@ fn leaving_l0(version: &Version, output_level: usize) -> Vec<LiveTable> {
 /// if they could
 /// move; otherwise a store with rare writes would collect small tables. If all L0 tables are small, a small
 /// neighbour of their range on the output level joins them, unless it is much larger than L0.
-fn pick_l0(
-    version: &Version,
-    output_level: usize,
-    small: u64,
-    busy: &HashSet<u64>,
-) -> Option<Compaction> {
-    if version.level(0).iter().any(|live| busy.contains(&live.table.id())) {
+fn pick_l0(version: &Version, output_level: usize, small: u64, busy: &Busy) -> Option<Compaction> {
+    if version.level(0).iter().any(|live| busy.contains(live.table.id())) {
         return None;
     }
     let leaving = leaving_l0(version, output_level);
@@ -338,34 +314,31 @@ fn pick_l0(
 }
 
 /// Merges all tables of L0 that may leave it into a level that has no key between theirs, for an ingest.
-pub(crate) fn leave_l0(
-    version: &Version,
-    output_level: usize,
-    busy: &HashSet<u64>,
-) -> Option<Compaction> {
+pub(crate) fn leave_l0(version: &Version, output_level: usize, busy: &Busy) -> Option<Compaction> {
     let leaving = leaving_l0(version, output_level);
     let inputs = leaving.into_iter().map(|live| (0, live)).collect();
     complete(version, inputs, output_level, busy, true)
 }
 
-/// Moves the tables of level 1 that have keys within a range to the lowest level above all that overlap them, or merges
-/// them into level 2, for an ingest.
-pub(crate) fn leave_level_1(
+/// Moves the tables of a level that have keys within a range to the lowest level above all that overlap them, or merges
+/// them into the next level, for an ingest.
+pub(crate) fn leave_level(
     version: &Version,
     occupied: &Occupied<'_>,
+    level: usize,
     (smallest, largest): (&[u8], &[u8]),
-    busy: &HashSet<u64>,
+    busy: &Busy,
 ) -> Option<Compaction> {
-    let overlapping = version.overlapping(1, smallest, largest);
-    let inputs: Vec<_> = overlapping.iter().map(|live| (1, live.clone())).collect();
+    let overlapping = version.overlapping(level, smallest, largest);
+    let inputs: Vec<_> = overlapping.iter().map(|live| (level, live.clone())).collect();
     let (first, last) = range_of(&inputs)?;
-    let output_level = occupied.lowest_free_from(2, &first, &last).unwrap_or(2);
+    let output_level = occupied.lowest_free_from(level + 1, &first, &last).unwrap_or(level + 1);
     complete(version, inputs, output_level, busy, true)
 }
 
 /// One table of a level and the overlapping tables of the next level. Prefers a table with many tombstones,
 /// then the one that overlaps the fewest bytes per byte of its own.
-fn pick_from_level(version: &Version, level: usize, busy: &HashSet<u64>) -> Option<Compaction> {
+fn pick_from_level(version: &Version, level: usize, busy: &Busy) -> Option<Compaction> {
     let mut choices = Vec::new();
     for live in version.level(level) {
         let meta = live.table.meta();
@@ -427,12 +400,12 @@ fn may_move_alone(
 }
 
 /// The compaction of these inputs: a trivial move if possible, else with the overlapping tables of the output
-/// level. `None` if a table is busy or damaged.
+/// level. `None` if a table is busy or damaged, or if a running compaction has outputs there.
 fn complete(
     version: &Version,
     mut inputs: Vec<(usize, LiveTable)>,
     output_level: usize,
-    busy: &HashSet<u64>,
+    busy: &Busy,
     may_move: bool,
 ) -> Option<Compaction> {
     let (smallest, largest) = range_of(&inputs)?;
@@ -442,7 +415,11 @@ fn complete(
         let below = version.overlapping(output_level, &smallest, &largest);
         inputs.extend(below.iter().map(|live| (output_level, live.clone())));
     }
-    let free = inputs.iter().all(|(_, live)| is_free(live, busy));
+    // An ingest may have put a table between the inputs of a running compaction, above its output.
+    let (smallest, largest) = range_of(&inputs)?;
+    let is_output_free =
+        !busy.outputs().any(|output| output.overlaps(output_level, &smallest, &largest));
+    let free = is_output_free && inputs.iter().all(|(_, live)| is_free(live, busy));
     free.then_some(Compaction { inputs, output_level, is_trivial_move })
 }
 

@@ -1,5 +1,8 @@
 //! The levels on which tables may be put from outside a compaction.
 
+use std::collections::{BTreeMap, HashSet};
+
+use super::pick::Compaction;
 use crate::ledger::LEVELS;
 use crate::version::Version;
 
@@ -11,6 +14,52 @@ pub(crate) struct Output {
     pub(crate) largest: Vec<u8>,
 }
 
+impl Output {
+    pub(crate) fn overlaps(&self, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
+        self.level == level
+            && self.smallest.as_slice() <= largest
+            && smallest <= self.largest.as_slice()
+    }
+}
+
+/// The tables and the outputs of running compactions.
+#[derive(Debug, Default)]
+pub(crate) struct Busy {
+    tables: HashSet<u64>,
+    /// By the first input.
+    outputs: BTreeMap<u64, Output>,
+}
+
+impl Busy {
+    pub(crate) fn begin(&mut self, compaction: &Compaction) {
+        self.tables.extend(compaction.ids());
+        self.outputs.extend(compaction.ids().next().zip(compaction.output()));
+    }
+
+    pub(crate) fn end(&mut self, tables: &[u64]) {
+        for id in tables {
+            self.tables.remove(id);
+            self.outputs.remove(id);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    pub(crate) fn contains(&self, id: u64) -> bool {
+        self.tables.contains(&id)
+    }
+
+    pub(crate) fn tables(&self) -> &HashSet<u64> {
+        &self.tables
+    }
+
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = &Output> {
+        self.outputs.values()
+    }
+}
+
 /// The keys that each level below L0 has, or may have soon.
 pub(crate) struct Occupied<'a> {
     version: &'a Version,
@@ -18,9 +67,8 @@ pub(crate) struct Occupied<'a> {
 }
 
 impl<'a> Occupied<'a> {
-    /// `outputs`: those of all running compactions.
-    pub(crate) fn of(version: &'a Version, outputs: impl IntoIterator<Item = Output>) -> Self {
-        Self { version, outputs: outputs.into_iter().collect() }
+    pub(crate) fn of(version: &'a Version, busy: &Busy) -> Self {
+        Self { version, outputs: busy.outputs().cloned().collect() }
     }
 
     pub(crate) fn add(&mut self, level: usize, smallest: &[u8], largest: &[u8]) {
@@ -42,13 +90,8 @@ impl<'a> Occupied<'a> {
         largest: &[u8],
     ) -> Option<usize> {
         let is_free = |level: &usize| {
-            let overlaps = |output: &Output| {
-                output.level == *level
-                    && output.smallest.as_slice() <= largest
-                    && smallest <= output.largest.as_slice()
-            };
             self.version.overlapping(*level, smallest, largest).is_empty()
-                && !self.outputs.iter().any(overlaps)
+                && !self.outputs.iter().any(|output| output.overlaps(*level, smallest, largest))
         };
         (first..LEVELS).take_while(is_free).last()
     }

@@ -13,6 +13,9 @@ impl Db {
     /// are compacted first, on this thread. Filters are planned for the number of pairs that `size_hint` promises, or
     /// that came so far.
     ///
+    /// Each ingest makes at least one table, which only a compaction merges with others: rather few large ones than many
+    /// small ones.
+    ///
     /// The store can be read and written meanwhile, also by the iterator. Writers wait for the moment: for the flush
     /// of about a mebibyte of entries, and for five syncs. Memory: about 20 bytes for each key of
     /// the table that is being written, and the index and filter of each table, as for a store with these keys.

@@ -15,21 +15,17 @@ pub(crate) struct Condition {
     pub(crate) decision: Mutex<Decision>,
 }
 
-/// What must hold. It held when the calling thread checked it.
+/// What must hold. It held when the calling thread checked it; `since` is that of [`Latest`](super::read::Latest).
 #[derive(Debug)]
 pub(crate) enum Terms {
     /// Each entry is written if its key is absent.
-    EachIfAbsent { since: Log },
+    EachIfAbsent { since: Seq },
     /// All entries are written if each of these keys has its value; see [`Batch`](crate::Batch).
-    AllIf { requirements: Arc<[u8]>, since: Log },
+    AllIf { requirements: Arc<[u8]>, since: Seq },
     /// All entries are written if no key of the read set was written after the number `checked`. The committing
     /// thread compares `at_most` so many keys.
     AllIfUnchanged { reads: Arc<ReadSet>, checked: Seq, at_most: u64 },
 }
-
-/// The log of the memtable in use when keys were looked up. An entry that the lookup missed is in this memtable or in
-/// a newer one.
-pub(crate) type Log = u64;
 
 #[derive(Debug)]
 pub(crate) enum Decision {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::commit_queue::Request;
-use super::condition::{Condition, Decision, Log, Terms};
+use super::condition::{Condition, Decision, Terms};
 use super::read_set::ReadSet;
 use super::recent_writes::RecentWrites;
 use crate::batch::{encode, entries};
@@ -101,8 +101,8 @@ impl<'a> Decider<'a, '_> {
     }
 
     /// Whether entries that a lookup missed may be in tables.
-    fn is_flushed(&self, since: Log) -> bool {
-        self.state.view.memtables().all(|memtable| memtable.log() > since)
+    fn is_flushed(&self, since: Seq) -> bool {
+        self.state.view.memtables().all(|memtable| memtable.first() > since)
     }
 
     /// Notes the changes of a request, for the later ones.

@@ -1,16 +1,17 @@
 //! Bulk ingest: sorted pairs become tables without the log and the memtable, all at one moment.
 //!
 //! The tables are written and proven without a lock. The moment is under the writer's lock: the memtables are
-//! empty, so all older entries are in tables, and the new tables are above each table that overlaps them. A new
-//! memtable and log begin, because the number of the ingest is in no log, and so that each condition that was
-//! checked before is checked again. The number becomes visible last.
+//! empty, so all older entries are in tables, and the new tables are above each table that overlaps them. A new log
+//! begins, because the number of the ingest is in no log. A new memtable comes with the tables: who reads an older
+//! view sees no later write, and each condition that was checked in one is checked again. The number becomes visible
+//! last.
 
 use std::cell::Cell;
 use std::{mem, result};
 
 use super::background::{Places, fit_ingested, flush, flush_all_sealed, make_way};
 use super::inner::DbInner;
-use crate::compaction::{MergeContext, Occupied, Outputs};
+use crate::compaction::{Busy, MergeContext, Occupied, Outputs};
 use crate::error::{Error, Result};
 use crate::key::{EntryKind, EntryRef, check_lengths};
 use crate::ledger::Activity;
@@ -22,7 +23,7 @@ use criba_filter::store::Recipe;
 /// The most bytes that are flushed while writers wait, about 5 ms of writing.
 const MOST_FLUSHED: usize = 1 << 20;
 /// After so many attempts writers wait as long as necessary.
-const PATIENCE: usize = 8;
+const PATIENCE: usize = 4;
 /// The pairs between two looks at the process, which takes a system call.
 const PAIRS: u64 = 1024;
 
@@ -94,8 +95,8 @@ impl DbInner {
         expected: u64,
     ) -> Option<Recipe> {
         let view = self.views.load();
-        let level =
-            Occupied::of(&view.version, []).lowest_free(table.first_key(), table.last_key());
+        let level = Occupied::of(&view.version, &Busy::default())
+            .lowest_free(table.first_key(), table.last_key());
         written.set(written.get() + table.key_counts().keys);
         let all = expected.max(written.get());
         self.filters.recipe_for_ingest(&view.version, level.max(1), table.key_counts(), all)
@@ -106,7 +107,8 @@ impl DbInner {
         let ids = loop {
             let Some(range) = tables.range() else { return Ok(()) };
             flush(self)?;
-            make_way(self, range)?;
+            // One level for these tables. If that did not suffice, one more for what is written meanwhile.
+            make_way(self, if attempts == 0 { 1 } else { 2 }, range)?;
             self.make_next_log();
             attempts += 1;
             if let Some(ids) = self.try_install(&mut tables, attempts > PATIENCE)? {
@@ -131,14 +133,12 @@ impl DbInner {
         self.begin_memtable(&mut writer)?;
         flush_all_sealed(self)?;
         if is_last && let Some(range) = tables.range() {
-            make_way(self, range)?;
+            make_way(self, 1, range)?;
         }
         let _held = self.scheduler.hold_compactions();
-        let version = self.views.load().version.clone();
-        let Some(Places { moves, levels }) = Places::find(self, &version, &tables.0) else {
+        let Some(Places { moves, levels }) = Places::find(self, &tables.0) else {
             return Ok(None);
         };
-        drop(version);
         let number = writer.next_seq;
         let mut edit = Edit { flushed_seq: Some(number), ..Edit::default() };
         let mut added = Vec::new();
@@ -151,7 +151,8 @@ impl DbInner {
         }
         let moved = edit.removed.len();
         let ids: Vec<u64> = added.iter().map(|(_, open)| open.table.id()).collect();
-        if let Err(error) = self.install(edit, &mut added) {
+        let fresh = self.new_memtable(writer.log.id().number, number + 1);
+        if let Err(error) = self.install(edit, &mut added, Some(fresh)) {
             // After `Poisoned` the manifest may name them: they stay, and the next open decides.
             if !matches!(error, Error::Poisoned { .. }) {
                 tables.0 = added.into_iter().skip(moved).map(|(_, open)| open).collect();

@@ -14,6 +14,7 @@ use crate::event::{Event, in_callback};
 use crate::filter::FilterPolicy;
 use crate::filter_manager::FilterManager;
 use crate::ledger::Activity;
+use crate::memtable::Memtable;
 use crate::names::FileName;
 use crate::options::Options;
 use crate::sstable::{OpenTable, Table, TableEnv, TableFilter, TableSettings};
@@ -85,12 +86,15 @@ impl DbInner {
     /// oldest sealed memtable. The file of a removed table goes with the last view that has the table. Errors
     /// as [`record`](Self::record).
     ///
+    /// An ingest replaces the memtable, which is empty, at the same moment: readers of an older view see no later write.
+    ///
     /// Empties `added`, before a compaction can replace these tables: a flush that still had one would be the
     /// last to drop it, and remove its file while writers wait for flushes.
     pub(crate) fn install(
         &self,
         mut edit: Edit,
         added: &mut Vec<(usize, OpenTable)>,
+        fresh: Option<Arc<Memtable>>,
     ) -> Result<()> {
         let _installing = self.installing.lock();
         let (version, obsolete) = {
@@ -118,6 +122,9 @@ impl DbInner {
                 self.env.ledger.count(Activity { flushes: 1, ..Activity::default() });
             }
             view.version = version;
+            if let Some(fresh) = fresh {
+                view.memtable = fresh;
+            }
         })?;
         for open in obsolete {
             open.table.make_obsolete();

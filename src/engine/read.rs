@@ -12,8 +12,8 @@ pub(crate) struct Latest {
     pub(crate) values: Vec<Option<Value>>,
     /// The lookup saw no later entry.
     pub(crate) seq: Seq,
-    /// The log of the memtable in use: an entry that the lookup missed is in it or in a newer memtable.
-    pub(crate) since: u64,
+    /// An entry that the lookup missed is in memtables, if one of them has this first number or a smaller one.
+    pub(crate) since: Seq,
 }
 
 impl DbInner {
@@ -25,7 +25,9 @@ impl DbInner {
     pub(crate) fn lookup_latest(&self, keys: &[&[u8]]) -> Result<Latest> {
         self.at_one_moment(None, |lookups, view, seq| {
             let values = lookups.get_many(view, seq, keys)?;
-            Ok(Latest { values, seq, since: view.memtable.log() })
+            // An ingest may have been in the view, but not visible.
+            let since = view.memtable.first().min(seq + 1);
+            Ok(Latest { values, seq, since })
         })
     }
 

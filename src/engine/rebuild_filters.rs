@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(rebuild_filter(inner, &picked, recipe.as_ref())?, Rebuilt::New);
         assert_eq!(rebuild_filter(inner, &picked, recipe.as_ref())?, Rebuilt::AlreadyRight);
         let edit = Edit { removed: vec![(0, picked.table.id())], ..Edit::default() };
-        inner.install(edit, &mut vec![(3, picked.open())])?;
+        inner.install(edit, &mut vec![(3, picked.open())], None)?;
         drop(picked);
         let check = |db: &crate::Db| {
             let [table] = db.tables().try_into().expect("one table");

@@ -144,7 +144,9 @@ impl Scan {
             let hidden_passed = passed as u64;
             self.env.ledger.count(Activity { hidden_passed, ..Activity::default() });
         }
-        if singly >= MANY_HIDDEN && self.is_newest {
+        // Tables may be newer while an ingest is not visible yet.
+        let is_newest = self.is_newest && self.view.version.newest() <= self.seq;
+        if singly >= MANY_HIDDEN && is_newest {
             self.note_hole(direction, bound, next.is_some());
         }
         if counted >= SEALED_HIDDEN

@@ -9,6 +9,7 @@ use super::group_writes::{GroupWrites, State};
 use super::inner::DbInner;
 use crate::batch::{Batch, Encoded, for_each_entry};
 use crate::error::{Error, Result};
+use crate::key::Seq;
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::sync::sleep;
 use crate::view::ReadView;
@@ -178,14 +179,19 @@ impl DbInner {
         let old = std::mem::replace(&mut writer.log, log);
         self.views.load().memtable.set_log_end(old.length());
         self.earlier_logs.push(old, number, writer.next_seq);
-        let filter = MemtableFilter::new(self.filters.policy().hash_function(), self.env.hash_key);
-        let fresh = Arc::new(Memtable::new(number, Some(filter)));
+        let fresh = self.new_memtable(number, writer.next_seq);
         self.views.change(|view| {
             let full = std::mem::replace(&mut view.memtable, fresh);
             view.sealed.insert(0, full);
         });
         self.scheduler.note_seal();
         Ok(())
+    }
+
+    /// An empty memtable with this log, whose first entry will have at least the number `first`.
+    pub(super) fn new_memtable(&self, log: u64, first: Seq) -> Arc<Memtable> {
+        let filter = MemtableFilter::new(self.filters.policy().hash_function(), self.env.hash_key);
+        Arc::new(Memtable::new(log, first, Some(filter)))
     }
 
     /// Demands the next log, once for each memtable.

@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn walks_from_any_bound_in_both_directions() -> Result<()> {
-        let memtable = Arc::new(Memtable::new(1, None));
+        let memtable = Arc::new(Memtable::new(1, 1, None));
         let mut inserted = Vec::new();
         for i in 0..200_u64 {
             // Two changes of each key, so a bound must take or leave both.
@@ -225,7 +225,7 @@ mod tests {
     fn leaves_without_a_value_are_passed_at_once() -> Result<()> {
         const PAIRS: u64 = 3000;
         for (step, live) in [(1, 1500), (7, 1500), (1, 0), (1, 2999), (7, PAIRS)] {
-            let memtable = Arc::new(Memtable::new(1, None));
+            let memtable = Arc::new(Memtable::new(1, 1, None));
             let key = |number: u64| format!("{:05}", number * step % PAIRS).into_bytes();
             let insert = |number: u64, seq, kind| {
                 memtable.insert(EntryRef { key: &key(number), seq, kind, value: b"" });

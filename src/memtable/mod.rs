@@ -32,18 +32,21 @@ pub(crate) struct Memtable {
     bytes: AtomicUsize,
     /// The log that holds its entries.
     log: u64,
+    first: Seq,
     /// Where the entries end in the log, when the memtable is sealed.
     log_end: OnceLock<u64>,
 }
 
 impl Memtable {
-    pub(crate) fn new(log: u64, filter: Option<MemtableFilter>) -> Self {
+    /// `first`: at most the number of its first entry.
+    pub(crate) fn new(log: u64, first: Seq, filter: Option<MemtableFilter>) -> Self {
         Self {
             leaves: Leaves::default(),
             count: AtomicUsize::new(0),
             filter,
             bytes: AtomicUsize::new(0),
             log,
+            first,
             log_end: OnceLock::new(),
         }
     }
@@ -115,6 +118,11 @@ impl Memtable {
         self.log
     }
 
+    /// No entry has a smaller number, and all of older memtables have.
+    pub(crate) fn first(&self) -> Seq {
+        self.first
+    }
+
     /// Notes where the entries end in the log, which gets no more of them.
     pub(crate) fn set_log_end(&self, end: u64) {
         let _ = self.log_end.set(end);
@@ -140,7 +148,7 @@ mod tests {
     const SECRET: HashKey = HashKey::new([4; 16]);
 
     fn memtable() -> Memtable {
-        Memtable::new(1, Some(MemtableFilter::new(HashFunction::SipHash13, SECRET)))
+        Memtable::new(1, 1, Some(MemtableFilter::new(HashFunction::SipHash13, SECRET)))
     }
 
     fn put<'a>(key: &'a [u8], seq: Seq, value: &'a [u8]) -> EntryRef<'a> {

@@ -171,7 +171,7 @@ pub(crate) fn open_in(
     drop(tables);
     let filter = MemtableFilter::new(filters.policy.hash_function(), env.hash_key);
     let view = ReadView {
-        memtable: Arc::new(Memtable::new(number, Some(filter))),
+        memtable: Arc::new(Memtable::new(number, next_seq, Some(filter))),
         sealed: vec![],
         version: Arc::new(version),
         hole: LastHole::default(),
@@ -308,7 +308,7 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
     let env = &*env;
     let logs = listing.logs(env, set.log, set.flushed_seq + 1);
     let mut written: Vec<OpenTable> = Vec::new();
-    let mut memtable = Arc::new(Memtable::new(0, None));
+    let mut memtable = Arc::new(Memtable::new(0, 0, None));
     let settings = options.table_settings(filters);
     let mut version = Version::default().with(&[], tables, &env.ledger);
     let filters = FilterManager::new(*filters);
@@ -326,7 +326,7 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
         let entries = record.for_each_entry(|entry| memtable.insert(entry))?;
         if memtable.bytes() >= options.memtable_bytes {
             flush(&memtable)?;
-            memtable = Arc::new(Memtable::new(0, None));
+            memtable = Arc::new(Memtable::new(0, 0, None));
         }
         Ok(entries)
     })

@@ -92,7 +92,7 @@ impl ReadOnlyState {
         };
         let stored = set.settings;
         let settings = StoreSettings { policy: stored.policy.without_blocked(), ..stored };
-        let memtable = Memtable::new(0, Some(memtable_filter(&set, options, &env)));
+        let memtable = Memtable::new(0, 0, Some(memtable_filter(&set, options, &env)));
         let listing = Listing::read(dir)?;
         listing.check_numbers(dir, set.next_file)?;
         let unreferenced = listing.ours.iter().filter(|&&name| !set.refers_to(name, number));

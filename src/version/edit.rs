@@ -278,7 +278,10 @@ impl TableSet {
                 && meta.filter.generation <= MAX_FOUND_NUMBER
                 && meta.id < self.next_file
                 && meta.number().is_none_or(|number| {
-                    number == meta.min_seq && meta.tombstones == 0 && meta.keys == meta.entries
+                    number > 0
+                        && number == meta.min_seq
+                        && meta.tombstones == 0
+                        && meta.keys == meta.entries
                 });
             if !sound {
                 return Err(format!("a record of table {} that contradicts itself", meta.id));

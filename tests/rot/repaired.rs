@@ -451,7 +451,7 @@ fn an_ingested_table_that_nothing_names_makes_its_keys_uncertain_and_no_others()
     }
     db.flush().unwrap();
     let before = sim.disk();
-    let pairs = [("b", "ingested"), ("c", "ingested")];
+    let pairs = [("b", "ingested"), ("c", "ingested"), ("e", "ingested")];
     db.ingest(pairs.map(Ok::<_, Error>)).unwrap();
     db.put("c", "later").unwrap();
     db.sync().unwrap();
@@ -471,7 +471,7 @@ fn an_ingested_table_that_nothing_names_makes_its_keys_uncertain_and_no_others()
         assert_eq!(repaired.uncertain, aside.len() as u64, "{what}");
         repaired
     };
-    let all = [("a", "put"), ("b", "ingested"), ("c", "later"), ("d", "put")];
+    let all = [("a", "put"), ("b", "ingested"), ("c", "later"), ("d", "put"), ("e", "ingested")];
     repaired("sound", after.clone(), &all, &[]);
     // The table of an ingest that a crash ended, or one whose edit is lost.
     let tables = after.files().filter(|(path, _)| Kind::of(&name(path)) == Kind::Table);
@@ -479,7 +479,8 @@ fn an_ingested_table_that_nothing_names_makes_its_keys_uncertain_and_no_others()
     let (path, bytes) = new.map(|(path, bytes)| (path.to_owned(), bytes.to_vec())).next().unwrap();
     let mut left = before.clone();
     left.write(&path, bytes.clone());
-    let (certain, aside) = ([("a", "put"), ("d", "put")], [("b", "ingested"), ("c", "ingested")]);
+    let certain = [("a", "put"), ("d", "put")];
+    let aside = [("b", "put"), ("c", "put"), ("e", "ingested")];
     repaired("a table of no record", left.clone(), &certain, &aside);
     // Without the manifest nothing is certain, and what was written later is set aside.
     let mut unnamed = after.clone();
@@ -491,7 +492,7 @@ fn an_ingested_table_that_nothing_names_makes_its_keys_uncertain_and_no_others()
     let mut damaged = bytes;
     damaged[0] ^= 1;
     left.write(&path, damaged);
-    let found =
-        repaired("a damaged table of no record", left, &certain, &[("b", "put"), ("c", "put")]);
+    let aside = [("b", "put"), ("c", "put"), ("d", "put")];
+    let found = repaired("a damaged table of no record", left, &[("a", "put")], &aside);
     assert!(found.losses.iter().any(|loss| names(loss, b"b") && !names(loss, b"a")));
 }

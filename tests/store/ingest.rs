@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::scope;
 
 use criba::vfs::{FileKind, Operation};
-use criba::{Batch, Db, Durability, Error, FilterPolicy, Options, Reader, Snapshot, WeakDb};
+use criba::{Batch, Db, Durability, Error, Event, FilterPolicy, Options, Reader, Snapshot, WeakDb};
 
 use crate::common::{HookVfs, contents, copy_dir, options, tempdir, wait_until};
 
@@ -400,7 +400,12 @@ fn tables_go_above_the_outputs_of_a_compaction_under_way() {
         }
         Ok(())
     });
-    let db = small().l0_compaction_trigger(2).vfs(vfs).open(dir.path()).unwrap();
+    let failed = Arc::new(AtomicBool::new(false));
+    let fails = failed.clone();
+    let options = small().l0_compaction_trigger(2).background_threads(2).on_event(move |event| {
+        fails.fetch_or(matches!(event, Event::BackgroundFailed { .. }), Ordering::SeqCst);
+    });
+    let db = options.vfs(vfs).open(dir.path()).unwrap();
     is_held.store(true, Ordering::SeqCst);
     for number in [0, 9000] {
         db.put(key(number), "end").unwrap();
@@ -408,8 +413,13 @@ fn tables_go_above_the_outputs_of_a_compaction_under_way() {
     }
     wait_until("a compaction has begun", || waits.load(Ordering::SeqCst) > 0);
     ingest(&db, 1000..2000, "between").unwrap();
+    // Now the first one is due, but must not go down to the outputs.
+    ingest(&db, 1000..2000, "again").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert_eq!(levels(&db), [0, LAST - 2, LAST - 1]);
     is_held.store(false, Ordering::SeqCst);
     db.wait_until_settled().unwrap();
+    assert!(!failed.load(Ordering::SeqCst));
     assert_eq!(db.iter().count(), 1002);
     db.close().unwrap();
     assert_sound(dir.path());
@@ -609,4 +619,148 @@ fn the_longest_keys_and_values_and_the_empty_key_can_be_ingested() {
     let db = small().open(dir.path()).unwrap();
     assert_eq!(all(&db), BTreeMap::from(pairs));
     assert_eq!(db.last().unwrap().unwrap().0, longest[..]);
+}
+
+/// Runs `look` with the store at each operation of an ingest, on the ingesting thread.
+fn within_an_ingest(
+    full: bool,
+    look: impl Fn(&Db) + Send + Sync + 'static,
+) -> (Db, tempfile::TempDir) {
+    let weak: Arc<OnceLock<WeakDb>> = Arc::default();
+    let (is_ingesting, dir) = (Arc::new(AtomicBool::new(false)), tempdir());
+    let (armed, store) = (is_ingesting.clone(), weak.clone());
+    let vfs = HookVfs::new(move |_, _| {
+        if armed.swap(false, Ordering::SeqCst) {
+            look(&store.get().unwrap().upgrade().unwrap());
+            armed.store(true, Ordering::SeqCst);
+        }
+        Ok(())
+    });
+    let db = small().background_threads(0).vfs(vfs).open(dir.path()).unwrap();
+    assert!(weak.set(db.downgrade()).is_ok());
+    ingest(&db, 0..100, "old").unwrap();
+    for number in 200..400 {
+        db.put(key(number), "deleted").unwrap();
+    }
+    for number in 200..400 {
+        db.delete(key(number)).unwrap();
+    }
+    if full {
+        db.put(key(4), "old").unwrap();
+    } else {
+        db.flush().unwrap();
+    }
+    is_ingesting.store(true, Ordering::SeqCst);
+    ingest(&db, 0..400, "new").unwrap();
+    is_ingesting.store(false, Ordering::SeqCst);
+    (db, dir)
+}
+
+/// It may pass many hidden entries, and note that nothing is there for later readers of the same view.
+#[test]
+fn a_scan_within_the_moment_hides_nothing_from_later_ones() {
+    for full in [false, true] {
+        let (db, _dir) = within_an_ingest(full, |db| {
+            for range in [db.range(key(200)..key(400)), db.range(key(150)..)] {
+                let count = range.map(Result::unwrap).count();
+                assert!(count == 0 || count == 200 || count == 250, "{count}");
+            }
+        });
+        assert_eq!(db.range(key(200)..key(400)).count(), 200);
+        assert_eq!(db.range(key(150)..).count(), 250);
+    }
+}
+
+/// The lookup of an insertion sees the state before the moment, and the insertion is committed after it.
+#[test]
+fn an_insertion_that_looked_within_the_moment_looks_again() {
+    for full in [false, true] {
+        for operation in 0.. {
+            let (ran, held) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+            let threads: Arc<Mutex<Vec<std::thread::JoinHandle<bool>>>> = Arc::default();
+            let (count, inserting) = (ran.clone(), threads.clone());
+            let looking = held.clone();
+            let (db, _dir) = within_an_ingest(full, move |db| {
+                if count.fetch_add(1, Ordering::SeqCst) != operation {
+                    return;
+                }
+                let (db, began) = (db.clone(), looking.clone());
+                let thread = std::thread::spawn(move || {
+                    began.store(1, Ordering::SeqCst);
+                    // Absent before the moment.
+                    db.insert_if_absent(key(150), "inserted").unwrap()
+                });
+                wait_until("the insertion has begun", || looking.load(Ordering::SeqCst) > 0);
+                // It looks, and then waits for the writer.
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                inserting.lock().unwrap().push(thread);
+            });
+            let Some(thread) = threads.lock().unwrap().pop() else { break };
+            // Before the moment it is overwritten; after it, it is refused.
+            thread.join().unwrap();
+            assert_eq!(value(&db, 150).as_deref(), Some("new"), "operation {operation}");
+        }
+    }
+}
+
+/// Two ingests with overlapping keys, and compactions that make way, do not disturb each other.
+#[test]
+fn ingests_beside_each_other_end_without_an_error() {
+    let dir = tempdir();
+    let options = small().memtable_bytes(4 << 10).table_bytes(4 << 10).level_base_bytes(8 << 10);
+    let failed = Arc::new(Mutex::new(Vec::new()));
+    let events = failed.clone();
+    let options = options.l0_compaction_trigger(2).background_threads(2).on_event(move |event| {
+        if let Event::BackgroundFailed { error, .. } = event {
+            events.lock().unwrap().push(error.clone());
+        }
+    });
+    let db = options.open(dir.path()).unwrap();
+    scope(|scope| {
+        for thread in 0..3 {
+            let db = &db;
+            scope.spawn(move || {
+                for round in 0..60 {
+                    db.put(key(round * 31 % 500), "put").unwrap();
+                    let first = round * 37 % 400;
+                    ingest(db, (first..first + 100).step_by(1 + thread), "new").unwrap();
+                }
+            });
+        }
+    });
+    db.wait_until_settled().unwrap();
+    assert_eq!(*failed.lock().unwrap(), [""; 0]);
+    let before = all(&db);
+    db.close().unwrap();
+    assert_sound(dir.path());
+    assert!(all(&small().open(dir.path()).unwrap()) == before);
+}
+
+/// Levels are full, and each attempt finds a new key of the range in the memtable.
+#[test]
+fn an_ingest_ends_beside_a_writer_of_its_range() {
+    let dir = tempdir();
+    let db = small().auto_compaction(false).open(dir.path()).unwrap();
+    for level in (2..=LAST).rev() {
+        ingest(&db, 0..500, &format!("level {level}")).unwrap();
+    }
+    assert_eq!(levels(&db), (2..=LAST).collect::<Vec<_>>());
+    let ended = AtomicBool::new(false);
+    scope(|scope| {
+        scope.spawn(|| {
+            for number in (0..500).cycle() {
+                db.put(key(number), "put").unwrap();
+                if ended.load(Ordering::SeqCst) {
+                    break;
+                }
+            }
+        });
+        for round in 0..5 {
+            ingest(&db, (0..500).step_by(7), &round.to_string()).unwrap();
+        }
+        ended.store(true, Ordering::SeqCst);
+    });
+    assert!(db.stats().activity.compactions < 100, "{}", db.stats());
+    db.close().unwrap();
+    assert_sound(dir.path());
 }

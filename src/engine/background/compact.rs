@@ -114,7 +114,7 @@ pub(super) fn rewrite(db: &DbInner, before: u64) -> Result<u64> {
     ids.sort_unstable();
     for id in ids {
         let mut state = db.scheduler.state.lock();
-        while state.busy.contains(&id) || state.manual.is_some() || state.is_held() {
+        while state.busy.contains(id) || state.manual.is_some() || state.is_held() {
             db.check_writable()?;
             state = db.scheduler.changed.wait(state);
         }
@@ -238,7 +238,7 @@ fn compact_and_install(
     };
     let ids = ids(&tables);
     let mut added: Vec<_> = tables.into_iter().map(|open| (output_level, open)).collect();
-    let installed = db.install(edit, &mut added);
+    let installed = db.install(edit, &mut added, None);
     if compaction.is_trivial_move {
         installed?;
         let tables_moved = ids.len() as u64;

@@ -78,7 +78,7 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
     let mut added: Vec<_> = tables.into_iter().map(|open| (0, open)).collect();
     // The edit ends the wait of writers, whose next memtable needs a log soon.
     db.make_demanded_log();
-    db.install(edit, &mut added).inspect_err(|error| discard(&added, error))?;
+    db.install(edit, &mut added, None).inspect_err(|error| discard(&added, error))?;
     db.remove(FileName::Log(memtable.log()));
     Ok(ids)
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::compact::{Ended, fit_filters, run_compaction};
-use crate::compaction::{Compaction, Occupied, leave_l0, leave_level_1};
+use crate::compaction::{Compaction, Occupied, leave_l0, leave_level};
 use crate::engine::inner::DbInner;
 use crate::error::Result;
 use crate::sstable::{OpenTable, TableMeta};
-use crate::version::{LiveTable, Version};
+use crate::version::LiveTable;
 
 /// The level of each table of an ingest, and the tables of L0 that move below it, with their levels.
 pub(crate) struct Places {
@@ -17,9 +17,11 @@ pub(crate) struct Places {
 
 impl Places {
     /// `None` if a table of L0 or level 1 is in the way. Compactions are held until the tables are installed.
-    pub(crate) fn find(db: &DbInner, version: &Version, tables: &[OpenTable]) -> Option<Self> {
+    pub(crate) fn find(db: &DbInner, tables: &[OpenTable]) -> Option<Self> {
         let state = db.scheduler.state.lock();
-        let mut occupied = Occupied::of(version, state.outputs.values().cloned());
+        // Loaded under the lock: it has the outputs of each compaction that is not busy any more.
+        let version = Arc::clone(&db.views.load().version);
+        let mut occupied = Occupied::of(&version, &state.busy);
         let is_in_the_way =
             |meta: &TableMeta| tables.iter().any(|open| open.table.meta().overlaps_table(meta));
         let mut moves = Vec::new();
@@ -29,7 +31,7 @@ impl Places {
             for live in version.level(0).iter().rev() {
                 let meta = live.table.meta();
                 let level = occupied.lowest_free(&meta.smallest, &meta.largest);
-                let is_free = !state.busy.contains(&meta.id) && !live.table.is_damaged();
+                let is_free = !state.busy.contains(meta.id) && !live.table.is_damaged();
                 if level == 0 || !is_free || staying.iter().any(|it| it.overlaps_table(meta)) {
                     staying.push(meta);
                 } else {
@@ -51,13 +53,18 @@ impl Places {
     }
 }
 
-/// Compacts the tables of L0 and level 1 that overlap this range, on this thread, so that a level below L0 is free.
-pub(crate) fn make_way(db: &DbInner, (smallest, largest): (&[u8], &[u8])) -> Result<()> {
+/// Compacts the tables of L0 and of the first levels that overlap this range, on this thread, so that so many levels
+/// below L0 are free.
+pub(crate) fn make_way(
+    db: &DbInner,
+    levels: usize,
+    (smallest, largest): (&[u8], &[u8]),
+) -> Result<()> {
     let mut state = db.scheduler.state.lock();
     loop {
         db.check_writable()?;
         let version = Arc::clone(&db.views.load().version);
-        let occupied = Occupied::of(&version, state.outputs.values().cloned());
+        let occupied = Occupied::of(&version, &state.busy);
         let overlaps = |live: &LiveTable| live.table.meta().overlaps(smallest, largest);
         let of_l0 = version.level(0).iter().any(overlaps);
         let (mut from, mut to) = (smallest, largest);
@@ -67,8 +74,10 @@ pub(crate) fn make_way(db: &DbInner, (smallest, largest): (&[u8], &[u8])) -> Res
         }
         let compaction = match occupied.lowest_free(from, to) {
             _ if state.is_held() => None,
-            0 => leave_level_1(&version, &occupied, (from, to), &state.busy),
-            level if of_l0 => leave_l0(&version, level, &state.busy),
+            level if of_l0 && level > 0 => leave_l0(&version, level, &state.busy),
+            level if level < levels => {
+                leave_level(&version, &occupied, level + 1, (from, to), &state.busy)
+            }
             _ => return Ok(()),
         };
         let Some(compaction) = compaction else {
@@ -92,7 +101,8 @@ pub(crate) fn make_way(db: &DbInner, (smallest, largest): (&[u8], &[u8])) -> Res
 
 /// Gives the tables of an ingest, and those that moved for it, the filters of their levels.
 pub(crate) fn fit_ingested(db: &DbInner, ids: &[u64]) {
-    let version = Arc::clone(&db.views.load().version);
+    // Without filters, which a budget may release meanwhile.
+    let version = db.views.load().version.without_filters();
     for (level, live) in version.tables().filter(|(_, live)| ids.contains(&live.table.id())) {
         let inputs = vec![(level, live.clone())];
         let placed = Compaction { inputs, output_level: level, is_trivial_move: true };

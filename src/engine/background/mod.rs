@@ -10,7 +10,6 @@ mod make_way;
 mod settle;
 mod threads;
 
-use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ pub(crate) use self::flush::flush_all_sealed;
 pub(crate) use self::make_way::{Places, fit_ingested, make_way};
 pub(crate) use self::settle::{compact, compact_rewriting, flush, wait_until_settled, wait_while};
 pub(crate) use self::threads::start_threads;
-use crate::compaction::{Compaction, Output};
+use crate::compaction::{Busy, Compaction};
 use crate::error::{Error, Result};
 use crate::sync::{AtomicU64, Condvar, Instant, JoinHandle, Mutex, Ordering};
 
@@ -54,9 +53,7 @@ enum ManualCompaction {
 
 #[derive(Debug, Default)]
 struct State {
-    busy: HashSet<u64>,
-    /// The output of each running compaction, by the first of its busy tables.
-    outputs: BTreeMap<u64, Output>,
+    busy: Busy,
     /// The number of running flushes and filter tasks. A settled store has none: they might hold a replaced
     /// filter.
     other_tasks: usize,
@@ -148,9 +145,9 @@ impl Scheduler {
     /// Waits until the tables that are busy now are free.
     pub(crate) fn wait_for_busy(&self) {
         let mut state = self.state.lock();
-        let mut begun = state.busy.clone();
+        let mut begun = state.busy.tables().clone();
         loop {
-            begun.retain(|table| state.busy.contains(table));
+            begun.retain(|table| state.busy.contains(*table));
             if begun.is_empty() {
                 return;
             }
@@ -200,8 +197,7 @@ impl Scheduler {
     /// Makes the tables of a compaction busy.
     fn begin_compaction(&self, state: &mut State, compaction: &Compaction) -> Running<'_> {
         let tables: Vec<u64> = compaction.ids().collect();
-        state.busy.extend(&tables);
-        state.outputs.extend(tables.first().copied().zip(compaction.output()));
+        state.busy.begin(compaction);
         Running { scheduler: self, what: What::Compaction(tables) }
     }
 }
@@ -212,7 +208,7 @@ impl State {
     }
 
     fn has_compactions(&self) -> bool {
-        !self.outputs.is_empty()
+        !self.busy.is_empty()
     }
 
     /// Fails if the newest attempt at a task of this kind failed.
@@ -258,10 +254,7 @@ impl Drop for Running<'_> {
             What::FilterTask => state.other_tasks -= 1,
             What::Rebuilding => state.rebuilding = false,
             What::Compaction(tables) => {
-                for id in tables {
-                    state.outputs.remove(id);
-                    state.busy.remove(id);
-                }
+                state.busy.end(tables);
             }
         }
         self.scheduler.changed.notify_all();

@@ -21,6 +21,10 @@ impl Change {
         let EntryRef { key, seq, kind, value } = entry;
         Self { key: key.to_vec(), seq, kind, value: value.to_vec() }
     }
+
+    fn entry(&self) -> EntryRef<'_> {
+        EntryRef { key: &self.key, seq: self.seq, kind: self.kind, value: &self.value }
+    }
 }
 
 /// Entries in order.
@@ -39,10 +43,7 @@ enum Entries {
 impl Source for Salvaged {
     fn entry(&self) -> Option<EntryRef<'_>> {
         match &self.entries {
-            Entries::Logs(changes) => {
-                let Change { key, seq, kind, value } = changes.as_slice().first()?;
-                Some(EntryRef { key, seq: *seq, kind: *kind, value })
-            }
+            Entries::Logs(changes) => changes.as_slice().first().map(Change::entry),
             Entries::Table(cursor) => cursor.entry(),
         }
     }
@@ -78,26 +79,33 @@ impl Merge {
         self.0.push(Next::new(Salvaged { entries, is_current }, Direction::Forward));
     }
 
-    /// Passes the newest entry of each key to `take`, in order, and whether it is in force. Losses among the
-    /// entries up to a key are passed to `lose` before that key is.
+    /// Passes the newest entry of each key to `take`, in order, and whether it is in force: not if an entry without a
+    /// number may be newer. Losses among the entries up to a key are passed to `lose` before that key is.
     pub(super) fn for_each_newest<E>(
         mut self,
         mut lose: impl FnMut(LostEntries),
         mut take: impl FnMut(EntryRef<'_>, bool) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut key: Option<Vec<u8>> = None;
+        let mut newest: Option<(Change, bool)> = None;
         while let Some(mut next) = self.0.peek_mut() {
             let is_current = next.source.is_current;
             let Some(entry) = next.source.entry() else {
                 PeekMut::pop(next);
                 continue;
             };
-            if key.as_deref() != Some(entry.key) {
-                key = Some(entry.key.to_vec());
-                take(entry, is_current)?;
+            match &mut newest {
+                Some((change, is_certain)) if change.key == entry.key => {
+                    *is_certain &= entry.seq > 0;
+                }
+                before => {
+                    let before = before.replace((Change::new(entry), is_current));
+                    if let Some((change, is_certain)) = before {
+                        take(change.entry(), is_certain)?;
+                    }
+                }
             }
             next.source.advance(&mut lose);
         }
-        Ok(())
+        newest.map_or(Ok(()), |(change, is_certain)| take(change.entry(), is_certain))
     }
 }

@@ -15,7 +15,8 @@
 //! * A table's index bounds the keys of each data block. Without the index, blocks are found by their checksums,
 //!   and the manifest's number of entries shows whether all are there.
 //! * An ingested table has its sequence number in the manifest alone. Without that record it may be newer than all
-//!   else: each of its keys is uncertain, and the least number that it can have decides which value is set aside.
+//!   else: each of its keys is uncertain. Which value is set aside is a guess: beside a sound manifest the other one,
+//!   as a crash ended the ingest; else by the least number that the ingest can have.
 //! * Filters are not read. The new store has new ones.
 
 mod logs;
@@ -242,13 +243,18 @@ impl<'a> Salvage<'a> {
                 self.found.losses.push(Loss::of_any_key(path.clone(), None, what, newest));
             }
             // Only its record would show whether it was installed, and when.
-            let is_ingested = found.is_some_and(|meta| meta.is_ingested);
-            if !(known && all_there) || is_ingested {
+            let ingested = found.filter(|meta| meta.is_ingested);
+            if !(known && all_there) || ingested.is_some() {
                 if known {
                     let what = "the manifest does not name it: what it has is uncertain".into();
                     self.found.losses.push(Loss::of_any_key(path, None, what, 0));
                 }
-                self.open_table(env, id, None, false)?;
+                // Beside a sound manifest, a crash ended the ingest: it counts as older than all.
+                let oldest = ingested.filter(|_| known).map(|mut meta| {
+                    meta.set_number(0);
+                    meta
+                });
+                self.open_table(env, id, oldest, false)?;
             }
         }
         Ok(())

@@ -128,7 +128,10 @@ impl SalvageCursor {
     }
 
     fn newest(&self) -> Seq {
-        let known = self.meta.as_ref().filter(|meta| self.is_named || !meta.is_ingested);
+        // Nothing names an ingested table with the number 0.
+        let is_numbered =
+            |meta: &&TableMeta| !meta.is_ingested || (self.is_named && meta.max_seq > 0);
+        let known = self.meta.as_ref().filter(is_numbered);
         known.map_or(Seq::MAX, |meta| meta.max_seq)
     }
 
