@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::pick::Compaction;
 use crate::ledger::LEVELS;
 use crate::version::Version;
 
@@ -31,9 +30,9 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
-    pub(crate) fn begin(&mut self, compaction: &Compaction) {
-        self.tables.extend(compaction.ids());
-        self.outputs.extend(compaction.ids().next().zip(compaction.output()));
+    pub(crate) fn begin(&mut self, tables: &[u64], output: Option<Output>) {
+        self.tables.extend(tables);
+        self.outputs.extend(tables.first().copied().zip(output));
     }
 
     pub(crate) fn end(&mut self, tables: &[u64]) {

@@ -197,7 +197,7 @@ impl Scheduler {
     /// Makes the tables of a compaction busy.
     fn begin_compaction(&self, state: &mut State, compaction: &Compaction) -> Running<'_> {
         let tables: Vec<u64> = compaction.ids().collect();
-        state.busy.begin(compaction);
+        state.busy.begin(&tables, compaction.output());
         Running { scheduler: self, what: What::Compaction(tables) }
     }
 }
