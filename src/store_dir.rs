@@ -453,12 +453,10 @@ impl NewFile {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        // In a fork the file is still that of the parent.
-        let is_copy = |watch: &Arc<Watch>| !watch.birth.is_this_process();
-        if self.is_kept.load(Ordering::Relaxed) || self.dir.watch.as_ref().is_some_and(is_copy) {
+        if self.is_kept.load(Ordering::Relaxed) {
             return;
         }
-        // What cannot be removed now, the next opening removes.
+        // What cannot be removed now, the next opening removes. A fork can remove nothing.
         if let (Ok(found), Ok(this)) = (self.dir.identity_of(self.name), self.file.identity())
             && found.is_same(&this)
         {
