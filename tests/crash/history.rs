@@ -268,6 +268,9 @@ impl Runner {
     }
 
     fn ingest(&mut self, pairs: &Contents) {
+        if pairs.is_empty() {
+            return; // nothing would be done
+        }
         let mut state = self.now().clone();
         state.extend(pairs.clone());
         self.states.push(state);

@@ -10,7 +10,7 @@ use std::thread::scope;
 use criba::vfs::{FileKind, Operation};
 use criba::{Batch, Db, Durability, Error, Event, FilterPolicy, Options, Reader, Snapshot, WeakDb};
 
-use crate::common::{HookVfs, contents, copy_dir, options, tempdir, wait_until};
+use crate::common::{HookVfs, contents, copy_dir, files_with, options, tempdir, wait_until};
 
 /// Small tables, and levels that are used from the bottom up as in large stores.
 fn small() -> Options {
@@ -598,6 +598,30 @@ fn after_any_error_nothing_is_changed() {
         let db = small().open(dir.path()).unwrap();
         assert_eq!(all(&db), BTreeMap::from([(key(0), b"old".to_vec())]));
     }
+}
+
+#[test]
+fn tables_that_a_full_disk_keeps_out_of_the_manifest_are_removed() {
+    let dir = tempdir();
+    let edits = Arc::new(AtomicU32::new(u32::MAX));
+    let left = edits.clone();
+    let vfs = HookVfs::new(move |kind, operation| {
+        let is_edit = (kind, operation) == (FileKind::Manifest, Operation::Append);
+        if is_edit && left.fetch_sub(1, Ordering::SeqCst) == 0 {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    });
+    let db = small().background_threads(0).vfs(vfs).open(dir.path()).unwrap();
+    ingest(&db, 0..100, "old").unwrap();
+    let tables = files_with(dir.path(), "sst");
+    // The flush of the empty memtable succeeds, and then the disk is full.
+    edits.store(1, Ordering::SeqCst);
+    assert!(matches!(ingest(&db, 0..3000, "new"), Err(Error::Io { .. })));
+    assert_eq!(files_with(dir.path(), "sst"), tables);
+    assert_eq!(value(&db, 7).as_deref(), Some("old"));
+    assert_eq!(ingest(&db, 0..3000, "new").unwrap(), 3000);
+    assert_eq!(value(&db, 7).as_deref(), Some("new"));
 }
 
 #[test]
