@@ -109,3 +109,30 @@ pub(crate) fn fit_ingested(db: &DbInner, ids: &[u64]) {
         fit_filters(db, &placed, &version);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::ledger::LEVELS;
+
+    #[test]
+    fn tables_of_l0_move_in_the_order_of_their_age() -> Result<()> {
+        let dir = crate::tempdir::tempdir();
+        let options = Options::new().background_threads(0).auto_compaction(false);
+        let db = options.open(dir.path())?;
+        for value in ["old", "new"] {
+            db.put("key", value)?;
+            db.flush()?;
+        }
+        let inner = db.inner()?;
+        let version = Arc::clone(&inner.views.load().version);
+        let [newest, oldest] = version.level(0) else { panic!("two tables") };
+        let places = Places::find(inner, &[newest.open()]).expect("levels are free");
+        let moved = places.moves.iter().map(|(live, level)| (live.table.id(), *level));
+        let expected = [(oldest.table.id(), LEVELS - 1), (newest.table.id(), LEVELS - 2)];
+        assert_eq!(moved.collect::<Vec<_>>(), expected);
+        assert_eq!(places.levels, [LEVELS - 3], "above both");
+        Ok(())
+    }
+}
