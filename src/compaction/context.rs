@@ -22,7 +22,7 @@ pub(crate) struct MergeContext<'a> {
 }
 
 impl<'a> MergeContext<'a> {
-    /// The context of a flush outside an open store: no snapshots, and it is never cancelled.
+    /// A context without snapshots that is never cancelled, as of a flush outside an open store.
     pub(crate) fn of_flush(
         env: &'a Arc<TableEnv>,
         settings: &'a TableSettings,

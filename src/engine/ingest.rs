@@ -2,14 +2,14 @@
 //!
 //! The tables are written and proven without a lock. The moment is under the writer's lock: the memtables are
 //! empty, so all older entries are in tables, and the new tables are above each table that overlaps them. A new log
-//! begins, because the number of the ingest is in no log. A new memtable comes with the tables: who reads an older
-//! view sees no later write, and each condition that was checked in one is checked again. The number becomes visible
-//! last.
+//! begins, because the number of the ingest is in no log. A new memtable comes with the tables: a reader of an
+//! older view sees no later write, and each condition that was checked in one is checked again. The number becomes
+//! visible last.
 
 use std::cell::Cell;
 use std::{mem, result};
 
-use super::background::{Places, fit_ingested, flush, flush_all_sealed, make_way};
+use super::background::{Places, discard, fit_ingested, flush, flush_all_sealed, make_way};
 use super::inner::DbInner;
 use crate::compaction::{Busy, MergeContext, Occupied, Outputs};
 use crate::error::{Error, Result};
@@ -152,13 +152,8 @@ impl DbInner {
         let moved = edit.removed.len();
         let ids: Vec<u64> = added.iter().map(|(_, open)| open.table.id()).collect();
         let fresh = self.new_memtable(writer.log.id().number, number + 1);
-        if let Err(error) = self.install(edit, &mut added, Some(fresh)) {
-            // After `Poisoned` the manifest may name them: they stay, and the next open decides.
-            if !matches!(error, Error::Poisoned { .. }) {
-                tables.0 = added.into_iter().skip(moved).map(|(_, open)| open).collect();
-            }
-            return Err(error);
-        }
+        let installed = self.install(edit, &mut added, Some(fresh));
+        installed.inspect_err(|error| discard(&added[moved..], error))?;
         writer.next_seq = number + 1;
         // Validations under way look into the tables again.
         writer.recent.clear();

@@ -145,8 +145,7 @@ impl Scan {
             self.env.ledger.count(Activity { hidden_passed, ..Activity::default() });
         }
         // Tables may be newer while an ingest is not visible yet.
-        let is_newest = self.is_newest && self.view.version.newest() <= self.seq;
-        if singly >= MANY_HIDDEN && is_newest {
+        if singly >= MANY_HIDDEN && self.is_newest && self.view.version.newest() <= self.seq {
             self.note_hole(direction, bound, next.is_some());
         }
         if counted >= SEALED_HIDDEN

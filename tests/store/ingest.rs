@@ -186,6 +186,24 @@ fn ingests_that_are_small_beside_the_store_gather_on_several_levels() {
     assert_eq!(db.iter().count(), 6000);
 }
 
+/// The first tables of an iterator without a length are planned as if they were all.
+#[test]
+fn filters_fit_the_level_also_if_the_number_of_pairs_was_not_known() {
+    let dir = tempdir();
+    let options = small().background_threads(0).filter(FilterPolicy::bits_per_key(10.0));
+    let db = options.open(dir.path()).unwrap();
+    ingest(&db, 0..60_000, "below").unwrap();
+    let numbers = (0..30_000).filter(|_| true);
+    assert_eq!(numbers.size_hint().0, 0);
+    ingest(&db, numbers, "above").unwrap();
+    let tables = db.tables();
+    let above = tables.iter().filter(|table| table.level == LAST - 1 && table.keys > 1000);
+    let bits: Vec<f64> =
+        above.map(|table| 8.0 * table.filter.bytes() as f64 / table.keys as f64).collect();
+    let [least, most] = [f64::min, f64::max].map(|end| bits.iter().copied().reduce(end).unwrap());
+    assert!(bits.len() > 5 && most < 1.15 * least, "{bits:?}");
+}
+
 /// A store whose tables hold these keys, with a memtable that is empty or not. Each block that a lookup reads from
 /// a table runs `hook` with the store, once.
 struct AtARead {
@@ -350,32 +368,12 @@ type Taken = (Snapshot, Option<String>);
 fn a_snapshot_within_the_moment_stays_as_it_is() {
     for full in [false, true] {
         let taken: Arc<Mutex<Vec<Taken>>> = Arc::default();
-        let weak: Arc<OnceLock<WeakDb>> = Arc::default();
-        let (is_ingesting, dir) = (Arc::new(AtomicBool::new(false)), tempdir());
-        let hook = {
-            let (taken, weak, armed) = (taken.clone(), weak.clone(), is_ingesting.clone());
-            move |_, _| {
-                if armed.load(Ordering::SeqCst) {
-                    let db = weak.get().unwrap().upgrade().unwrap();
-                    let snapshot = db.snapshot();
-                    armed.store(false, Ordering::SeqCst);
-                    let found = value(&snapshot, 4);
-                    armed.store(true, Ordering::SeqCst);
-                    taken.lock().unwrap().push((snapshot, found));
-                }
-                Ok(())
-            }
-        };
-        let options = small().background_threads(0).vfs(HookVfs::new(hook));
-        let db = options.open(dir.path()).unwrap();
-        assert!(weak.set(db.downgrade()).is_ok());
-        ingest(&db, 0..100, "old").unwrap();
-        if full {
-            db.put(key(4), "old").unwrap();
-        }
-        is_ingesting.store(true, Ordering::SeqCst);
-        ingest(&db, 0..100, "new").unwrap();
-        is_ingesting.store(false, Ordering::SeqCst);
+        let within = taken.clone();
+        let (db, _dir) = within_an_ingest(full, move |db| {
+            let snapshot = db.snapshot();
+            let found = value(&snapshot, 4);
+            within.lock().unwrap().push((snapshot, found));
+        });
         let taken = std::mem::take(&mut *taken.lock().unwrap());
         assert!(taken.len() > 10);
         for (snapshot, found) in &taken {

@@ -282,7 +282,7 @@ pub(super) fn tables_and_error(tables: &Result<Vec<u64>>) -> (Vec<u64>, Option<S
 
 /// Removes tables whose installation failed. After [`Error::Poisoned`] they stay, because the manifest may
 /// name them; the next open decides.
-pub(super) fn discard(tables: &[(usize, OpenTable)], error: &Error) {
+pub(crate) fn discard(tables: &[(usize, OpenTable)], error: &Error) {
     if !matches!(error, Error::Poisoned { .. }) {
         for (_, open) in tables {
             open.table.make_obsolete();

@@ -13,7 +13,7 @@ mod threads;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::compact::{compact_while_due, set_auto_compaction};
+pub(crate) use self::compact::{compact_while_due, discard, set_auto_compaction};
 pub(crate) use self::filter_tasks::{
     Rebuilt, load_filters_within_budget, rebuild_filter, set_filter_memory,
 };
