@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::codec::{Fields, PutFields};
 use crate::error::{Error, Result};
-use crate::key::{self, EntryKind, EntryRef, Seq};
+use crate::expiry::{Expiry, Millis, NEVER, is_over, stored};
+use crate::key::{self, EXPIRY_BYTES, EntryKind, EntryRef, MAX_KEY_BYTES, Seq};
 
 const MAX_BATCH_BYTES: u64 = u32::MAX as u64;
 
@@ -37,6 +38,8 @@ pub struct Batch {
     count: u64,
     /// Encoded entries: a put for a key that must have this value, a tombstone for one that must be absent.
     requirements: Vec<u8>,
+    /// Whether an entry has an expiry of its own; [`NEVER`] is one.
+    has_expiries: bool,
     /// The error of the first change or condition that is too long.
     refused: Option<Error>,
 }
@@ -52,6 +55,15 @@ pub enum Change<'a> {
         /// Its new value.
         value: &'a [u8],
     },
+    /// Sets the value of a key, with an expiry of its own.
+    PutExpiring {
+        /// The key.
+        key: &'a [u8],
+        /// Its new value.
+        value: &'a [u8],
+        /// When it expires.
+        expiry: Expiry,
+    },
     /// Deletes a key.
     Delete {
         /// The key.
@@ -65,6 +77,8 @@ pub(crate) struct Encoded {
     pub(crate) ops: Vec<u8>,
     pub(crate) entries: u64,
     pub(crate) requirements: Vec<u8>,
+    /// Whether an entry may have an expiry.
+    pub(crate) has_expiries: bool,
 }
 
 impl fmt::Debug for Batch {
@@ -74,7 +88,7 @@ impl fmt::Debug for Batch {
             .field("bytes", &self.ops.len())
             .field("conditions", &for_each_entry(&self.requirements, 0, |_| ()).unwrap_or(0))
             .field("refused", &self.refused)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -87,6 +101,22 @@ impl Batch {
     /// Sets a key's value.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         self.push(EntryKind::Put, key.as_ref(), value.as_ref())
+    }
+
+    /// Sets a key's value, which expires at a time of its own, or never, whatever
+    /// [`Options::default_ttl`](crate::Options::default_ttl) is. See [`Db::put_with_expiry`](crate::Db::put_with_expiry).
+    pub fn put_expiring(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
+    ) -> &mut Self {
+        self.push_stored(key.as_ref(), value.as_ref(), expiry.into().stored())
+    }
+
+    /// As `put_expiring`, with a stored expiry.
+    pub(crate) fn push_stored(&mut self, key: &[u8], value: &[u8], expiry: Millis) -> &mut Self {
+        self.push(EntryKind::Expiring, key, &stored(expiry, value))
     }
 
     /// Deletes a key.
@@ -122,13 +152,15 @@ impl Batch {
         self.encode(true, EntryKind::Delete, key.as_ref(), &[])
     }
 
-    fn push(&mut self, kind: EntryKind, key: &[u8], value: &[u8]) -> &mut Self {
+    pub(crate) fn push(&mut self, kind: EntryKind, key: &[u8], value: &[u8]) -> &mut Self {
         self.count += 1;
+        self.has_expiries |= kind == EntryKind::Expiring;
         self.encode(false, kind, key, value)
     }
 
     fn encode(&mut self, required: bool, kind: EntryKind, key: &[u8], value: &[u8]) -> &mut Self {
-        match key::check_lengths(key, value) {
+        let length = value.len() - if kind == EntryKind::Expiring { EXPIRY_BYTES } else { 0 };
+        match key::check_lengths(key.len(), length) {
             Err(error) => _ = self.refused.get_or_insert(error),
             Ok(()) if required => encode_entry(&mut self.requirements, kind, key, value),
             Ok(()) => encode_entry(&mut self.ops, kind, key, value),
@@ -150,9 +182,12 @@ impl Batch {
     /// }
     /// ```
     pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
-        entries(&self.ops).map(|EntryRef { kind, key, value, .. }| match kind {
-            EntryKind::Put => Change::Put { key, value },
-            EntryKind::Delete => Change::Delete { key },
+        entries(&self.ops).map(|entry| match (entry.key, entry.put()) {
+            (key, None) => Change::Delete { key },
+            (key, Some((None, value))) => Change::Put { key, value },
+            (key, Some((expiry, value))) => {
+                Change::PutExpiring { key, value, expiry: Expiry::of_stored(expiry) }
+            }
         })
     }
 
@@ -171,17 +206,45 @@ impl Batch {
         self.ops.len()
     }
 
-    pub(crate) fn into_encoded(self) -> Result<Encoded> {
-        let length = (self.ops.len() + self.requirements.len()) as u64;
-        match self.refused {
-            Some(error) => Err(error),
-            None if length > MAX_BATCH_BYTES => {
-                Err(Error::TooLong { what: "batch", length, limit: MAX_BATCH_BYTES })
-            }
-            None => {
-                Ok(Encoded { ops: self.ops, entries: self.count, requirements: self.requirements })
-            }
+    /// The batch as it is written, by a store in which other entries expire at `default`.
+    pub(crate) fn into_encoded(self, default: Option<Millis>) -> Result<Encoded> {
+        if let Some(error) = self.refused {
+            return Err(error);
         }
+        let has_expiries = self.has_expiries || default.is_some();
+        let ops = if has_expiries { with_expiries(&self.ops, default) } else { self.ops };
+        let length = (ops.len() + self.requirements.len()) as u64;
+        if length > MAX_BATCH_BYTES {
+            return Err(Error::TooLong { what: "batch", length, limit: MAX_BATCH_BYTES });
+        }
+        Ok(Encoded { ops, entries: self.count, requirements: self.requirements, has_expiries })
+    }
+}
+
+/// The entries as they are stored: with `default`, where they have no expiry of their own, and without [`NEVER`].
+fn with_expiries(ops: &[u8], default: Option<Millis>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(ops.len());
+    for entry in entries(ops) {
+        match entry.put().map(|(expiry, value)| (expiry.or(default), value)) {
+            Some((Some(NEVER) | None, value)) => {
+                encode_entry(&mut bytes, EntryKind::Put, entry.key, value);
+            }
+            Some((Some(expiry), value)) => {
+                encode_entry(&mut bytes, EntryKind::Expiring, entry.key, &stored(expiry, value));
+            }
+            None => encode_entry(&mut bytes, EntryKind::Delete, entry.key, &[]),
+        }
+    }
+    bytes
+}
+
+impl Encoded {
+    /// The numbers of entries with an expiry, and of those that have expired at a time.
+    pub(crate) fn expiring(&self, time: Millis) -> (u64, u64) {
+        let expiries = entries(&self.ops).filter_map(|entry| entry.expiry());
+        expiries.fold((0, 0), |(all, over), expiry| {
+            (all + 1, over + u64::from(is_over(Some(expiry), time)))
+        })
     }
 }
 
@@ -189,7 +252,7 @@ pub(crate) fn encode_entry(ops: &mut Vec<u8>, kind: EntryKind, key: &[u8], value
     ops.reserve(MAX_OVERHEAD + key.len() + value.len());
     ops.put_u8(kind as u8);
     ops.put_prefixed(key);
-    if kind == EntryKind::Put {
+    if kind != EntryKind::Delete {
         ops.put_prefixed(value);
     }
 }
@@ -253,8 +316,10 @@ pub(crate) fn entries(ops: &[u8]) -> impl Iterator<Item = EntryRef<'_>> {
 fn next_entry<'a>(fields: &mut Fields<'a>, seq: Seq) -> Option<EntryRef<'a>> {
     let kind = EntryKind::from_byte(fields.u8()?)?;
     let key = fields.prefixed()?;
-    let value = if kind == EntryKind::Put { fields.prefixed()? } else { &[] };
-    key::check_lengths(key, value).ok()?;
+    let value = if kind == EntryKind::Delete { &[] } else { fields.prefixed()? };
+    if key.len() > MAX_KEY_BYTES || !kind.may_store(value.len()) {
+        return None;
+    }
     Some(EntryRef { key, seq, kind, value })
 }
 
@@ -268,7 +333,7 @@ mod tests {
         let mut batch = Batch::new();
         batch.put("a", "1").delete("b").put("", vec![7; 300]);
         assert_eq!(batch.len(), 3);
-        let Encoded { ops, entries, .. } = batch.into_encoded().expect("nothing too long");
+        let Encoded { ops, entries, .. } = batch.into_encoded(None).expect("nothing too long");
         let mut seen = Vec::new();
         let applied = for_each_entry(&ops, 10, |e| {
             seen.push((e.seq, e.kind, e.key.to_vec(), e.value.len()));
@@ -293,15 +358,15 @@ mod tests {
     fn a_key_or_value_that_is_too_long_refuses_the_batch() {
         let mut batch = Batch::new();
         batch.put(vec![0; MAX_KEY_BYTES], "longest key");
-        assert!(batch.clone().into_encoded().is_ok());
+        assert!(batch.clone().into_encoded(None).is_ok());
         batch.put(vec![0; MAX_KEY_BYTES + 1], "").put("fine", "fine");
         assert!(matches!(
-            batch.into_encoded(),
+            batch.into_encoded(None),
             Err(Error::TooLong { what: "key", length: 65_536, limit: 65_535 })
         ));
         let mut batch = Batch::new();
         batch.put("k", vec![0; MAX_VALUE_BYTES + 1]);
-        assert!(matches!(batch.into_encoded(), Err(Error::TooLong { what: "value", .. })));
+        assert!(matches!(batch.into_encoded(None), Err(Error::TooLong { what: "value", .. })));
     }
 
     #[test]
@@ -311,7 +376,7 @@ mod tests {
         assert_eq!((batch.len(), batch.is_empty()), (1, false));
         batch.put("fine", "").delete(vec![0; MAX_KEY_BYTES + 1]);
         assert_eq!((batch.len(), batch.is_empty()), (3, false));
-        assert!(matches!(batch.into_encoded(), Err(Error::TooLong { what: "key", .. })));
+        assert!(matches!(batch.into_encoded(None), Err(Error::TooLong { what: "key", .. })));
         assert!(Batch::new().is_empty());
     }
 }

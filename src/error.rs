@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::value::Value;
 use criba_filter::store::shown;
@@ -153,6 +154,19 @@ pub enum Error {
         option: &'static str,
         /// Why the value is invalid.
         reason: String,
+    },
+    /// The clock is more than an hour behind the time that the store has recorded: its keys would not expire. See
+    /// [`Options::accept_clock`](crate::Options::accept_clock).
+    #[error(
+        "the clock shows {}, but the store was in use at {}: set the clock, or open the store with accept_clock",
+        humantime::format_rfc3339_seconds(*clock),
+        humantime::format_rfc3339_seconds(*recorded)
+    )]
+    ClockBehind {
+        /// What the clock shows.
+        clock: SystemTime,
+        /// The time that the store has recorded.
+        recorded: SystemTime,
     },
     /// The store refuses writes, because after a failure the content of a log or of the manifest is in doubt,
     /// or because its directory was removed ([`Moved`](Self::Moved)). Reads work. The next open recovers all

@@ -9,6 +9,9 @@ pub const MAX_KEY_BYTES: usize = u16::MAX as usize;
 /// The longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
 
+/// An expiring entry stores its expiry in so many bytes before its value.
+pub(crate) const EXPIRY_BYTES: usize = 8;
+
 /// A sequence number. Entries are numbered from 1, without gaps. 0 is less than the number of any entry.
 pub(crate) type Seq = u64;
 
@@ -20,15 +23,35 @@ pub enum EntryKind {
     Delete = 0,
     /// The key has the entry's value.
     Put = 1,
+    /// The key has the entry's value until a time.
+    Expiring = 3,
     // 2 is reserved for range tombstones (see format.md); no reader of this version accepts it.
 }
 
 impl EntryKind {
+    #[inline]
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             0 => Some(Self::Delete),
             1 => Some(Self::Put),
+            3 => Some(Self::Expiring),
             _ => None,
+        }
+    }
+
+    /// Whether an entry of this kind may store so many bytes for its key.
+    #[inline]
+    pub(crate) fn may_store(self, bytes: usize) -> bool {
+        // One comparison for most entries.
+        self == Self::Put && bytes <= MAX_VALUE_BYTES || self.others_may_store(bytes)
+    }
+
+    #[cold]
+    fn others_may_store(self, bytes: usize) -> bool {
+        match self {
+            Self::Delete => bytes == 0,
+            Self::Put => false,
+            Self::Expiring => (EXPIRY_BYTES..=MAX_VALUE_BYTES + EXPIRY_BYTES).contains(&bytes),
         }
     }
 }
@@ -38,14 +61,8 @@ pub(crate) struct EntryRef<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) seq: Seq,
     pub(crate) kind: EntryKind,
+    /// What is stored: the value, of an expiring entry behind its expiry.
     pub(crate) value: &'a [u8],
-}
-
-impl<'a> EntryRef<'a> {
-    /// The value that the entry gives its key.
-    pub(crate) fn new_value(&self) -> Option<&'a [u8]> {
-        (self.kind == EntryKind::Put).then_some(self.value)
-    }
 }
 
 pub(crate) fn compare(a: (&[u8], Seq), b: (&[u8], Seq)) -> Ordering {
@@ -64,10 +81,8 @@ pub(crate) fn head(key: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
-pub(crate) fn check_lengths(key: &[u8], value: &[u8]) -> Result<()> {
-    for (what, length, limit) in
-        [("key", key.len(), MAX_KEY_BYTES), ("value", value.len(), MAX_VALUE_BYTES)]
-    {
+pub(crate) fn check_lengths(key: usize, value: usize) -> Result<()> {
+    for (what, length, limit) in [("key", key, MAX_KEY_BYTES), ("value", value, MAX_VALUE_BYTES)] {
         if length > limit {
             return Err(Error::TooLong { what, length: length as u64, limit: limit as u64 });
         }

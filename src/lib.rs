@@ -78,6 +78,7 @@
 compile_error!("criba is made for 64-bit Unix systems");
 
 mod batch;
+mod clock;
 mod codec;
 mod compaction;
 mod db;
@@ -86,6 +87,7 @@ mod directory;
 mod engine;
 mod error;
 mod event;
+mod expiry;
 mod fences;
 mod filter;
 mod filter_manager;
@@ -120,6 +122,7 @@ mod view;
 mod wal;
 
 pub use batch::{Batch, Change};
+pub use clock::Clock;
 pub use codec::FORMAT_VERSION;
 #[doc(inline)] // else the front page lists names without their text
 pub use criba_filter::{FilterKind, Geometry, HashFunction};
@@ -132,6 +135,7 @@ pub use engine::rebuild_filters::RebuildReport;
 pub use engine::scan::Range;
 pub use error::{Error, Result};
 pub use event::Event;
+pub use expiry::Expiry;
 #[doc(inline)]
 pub use filter::{Allocation, FilterPolicy, PrefixExtractor};
 pub use filter_manager::advise::{Advice, Estimate};

@@ -1,13 +1,16 @@
 //! The options of a store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::clock::{Clock, SystemClock};
 use crate::compaction::PickSettings;
 use crate::descriptors;
 use crate::error::{Error, Result};
 use crate::event::{Event, Listener};
+use crate::expiry::{Millis, Moment, rounded_up};
 use crate::filter::{FilterPolicy, PrefixExtractor};
-use crate::key::{MAX_KEY_BYTES, Seq};
+use crate::key::MAX_KEY_BYTES;
 use crate::sstable::{MAX_BLOCK_OF_ENTRIES, TableSettings};
 use crate::version::StoreSettings;
 use crate::vfs::{RealVfs, Vfs};
@@ -25,7 +28,7 @@ use crate::vfs::{RealVfs, Vfs};
 /// ```
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
-#[expect(clippy::option_option, reason = "an extractor can be kept, replaced or removed")]
+#[expect(clippy::option_option, reason = "a setting of the store can be kept, replaced or removed")]
 #[must_use = "options do nothing until a store is opened with them"]
 pub struct Options {
     pub(crate) create_if_missing: bool,
@@ -51,6 +54,9 @@ pub struct Options {
     pub(crate) l0_compaction_trigger: usize,
     pub(crate) l0_slowdown_trigger: usize,
     pub(crate) l0_stop_trigger: usize,
+    pub(crate) default_ttl: Option<Option<Duration>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) accept_clock: bool,
     pub(crate) seed: Option<u64>,
     pub(crate) file_mode: u32,
     pub(crate) vfs: Arc<dyn Vfs>,
@@ -80,6 +86,9 @@ impl Default for Options {
             l0_compaction_trigger: 4,
             l0_slowdown_trigger: 12,
             l0_stop_trigger: 24,
+            default_ttl: None,
+            clock: Arc::new(SystemClock::default()),
+            accept_clock: false,
             seed: None,
             file_mode: 0o600,
             vfs: Arc::new(RealVfs),
@@ -301,6 +310,27 @@ impl Options {
         self
     }
 
+    /// The time that keys live if they are written without an expiry of their own: see
+    /// [`Db::put_with_expiry`](crate::Db::put_with_expiry). `None` for ever. By default what the store has recorded; a
+    /// new store has none. The store records it, and keys that were written before keep their expiry.
+    pub fn default_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
+        self.default_ttl = Some(ttl.into());
+        self
+    }
+
+    /// Takes the time from another clock, for tests.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Whether a clock that is more than an hour behind the time that the store has recorded is right (off by
+    /// default). Otherwise such an opening fails with [`Error::ClockBehind`]: keys would live longer than they should.
+    pub fn accept_clock(mut self, accept: bool) -> Self {
+        self.accept_clock = accept;
+        self
+    }
+
     /// The file layer; an [`Arc`] of one is one too. Default: the operating system's.
     pub fn vfs(mut self, vfs: impl Vfs + 'static) -> Self {
         self.vfs = Arc::new(vfs);
@@ -315,6 +345,9 @@ impl Options {
         }
         if let Some(Err(reason)) = self.prefix.flatten().map(|prefix| prefix.check(MAX_KEY_BYTES)) {
             return refuse("prefix", reason);
+        }
+        if self.default_ttl.flatten().is_some_and(|ttl| ttl.is_zero()) {
+            return refuse("default_ttl", "zero: what is written would be expired".into());
         }
         for (option, value, least) in [
             ("memtable_bytes", self.memtable_bytes as u64, 1024),
@@ -345,17 +378,23 @@ impl Options {
 
     /// The settings of a store that has `stored`.
     pub(crate) fn store_settings(&self, stored: StoreSettings) -> StoreSettings {
-        let StoreSettings { policy, extractor } = stored;
+        let StoreSettings { policy, extractor, default_ttl } = stored;
         StoreSettings {
             policy: self.filter.unwrap_or(policy.without_blocked()),
             extractor: self.prefix.unwrap_or(extractor),
+            default_ttl: self.default_ttl.map_or(default_ttl, |ttl| ttl.map(rounded_up)),
         }
     }
 
     /// These options, for a store with the settings of another one.
     pub(crate) fn with_settings(self, of_another: StoreSettings) -> Self {
-        let StoreSettings { policy, extractor } = of_another;
-        Self { filter: Some(policy.without_blocked()), prefix: Some(extractor), ..self }
+        let StoreSettings { policy, extractor, default_ttl } = of_another;
+        Self {
+            filter: Some(policy.without_blocked()),
+            prefix: Some(extractor),
+            default_ttl: Some(default_ttl.map(Duration::from_millis)),
+            ..self
+        }
     }
 
     /// The stored policy, if it has a kind that stores no longer have, and the options have no other policy.
@@ -378,13 +417,19 @@ impl Options {
         (self.memtable_bytes as u64 / 4).min(256 << 10)
     }
 
-    pub(crate) fn pick_settings(&self, oldest_snapshot: Option<Seq>) -> PickSettings {
+    /// `over`: what expires up to this time may go, unless a snapshot needs it.
+    pub(crate) fn pick_settings(
+        &self,
+        oldest_snapshot: Option<Moment>,
+        over: Millis,
+    ) -> PickSettings {
         PickSettings {
             l0_tables: self.l0_compaction_trigger,
             l0_crowded: self.l0_stop_trigger.saturating_sub(self.l0_compaction_trigger),
             level_base_bytes: self.level_base_bytes,
             table_bytes: self.table_bytes,
-            oldest_snapshot,
+            oldest_snapshot: oldest_snapshot.map(|oldest| oldest.seq),
+            over: oldest_snapshot.map_or(over, |oldest| over.min(oldest.time)),
         }
     }
 }

@@ -35,7 +35,7 @@ pub fn batch_entries(bytes: &[u8], seq: u64) -> Option<(Vec<Entry>, u64)> {
 }
 
 pub fn batch_bytes(batch: Batch) -> Result<Vec<u8>> {
-    batch.into_encoded().map(|encoded| encoded.ops)
+    batch.into_encoded(None).map(|encoded| encoded.ops)
 }
 
 /// What follows the last frame of a log.
@@ -251,7 +251,7 @@ impl Table {
             return Ok(None);
         }
         let found = self.open.table.search(key, seq, false).1?;
-        Ok(found.entry.map(|(kind, value)| (kind, value.to_vec())))
+        Ok(found.entry.map(|stored| (stored.kind, stored.value.to_vec())))
     }
 
     pub fn entries(&self) -> Result<Vec<Entry>> {

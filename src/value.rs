@@ -39,6 +39,15 @@ impl Value {
         copy.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(Self(Repr::Inline { length: bytes.len() as u8, bytes: copy }))
     }
+
+    /// What follows the first `count` bytes.
+    pub(crate) fn without(self, count: usize) -> Self {
+        let count = count.min(self.len());
+        match self.0 {
+            Repr::Inline { .. } => Self::copied(&self[count..]),
+            Repr::Shared(bytes) => Self::new(bytes.slice(count..)),
+        }
+    }
 }
 
 impl Deref for Value {

@@ -31,6 +31,9 @@ import sys
 import zlib
 
 MAX_KEY, MAX_VALUE, MAX_NUMBER = 2**16 - 1, 2**30, 2**61
+NEVER, LATEST = 2**64 - 1, 253402300799999
+# The lengths of what an entry stores: a Delete, a Put, and an Expiring, which has its expiry before the value.
+STORED = {0: range(1), 1: range(MAX_VALUE + 1), 3: range(8, MAX_VALUE + 9)}
 MAX_BLOCK, MAX_PROPERTIES = 2**30 + 2**20, 2**20
 BLOCK, FRAME_HEADER, END_FRAME = 32768, 27, 35
 FIRST_FRAME = {b"cribaWAL": 52, b"cribaMAN": 4096}
@@ -151,7 +154,7 @@ class Log:
         need(len(header) >= 40 and header[:8] == self.magic, "the magic of a log")
         version, _, features, number, store, _, stored = struct.unpack("<HHIQQII", header[8:40])
         need(checksum(self.number, 0, header[:36]) == stored, "the header's checksum")
-        known = 3 if self.magic == b"cribaMAN" else 0
+        known = 7 if self.magic == b"cribaMAN" else 0
         supported(version == 2 and features & ~known == 0, "a known version and features")
         need(number == self.number and len(header) == 52, "the number of the file's name, and a salt")
         salt, stored = struct.unpack("<QI", header[40:])
@@ -228,19 +231,22 @@ class TableRecord:
         self.entries, self.tombstones, self.keys = (fields.number(8) for _ in range(3))
         self.oldest, self.newest = fields.number(8), fields.number(8)
         self.smallest, self.largest = fields.prefixed(), fields.prefixed()
-        tagged = tagged_numbers(Fields(fields.prefixed()), (1, 2, 3))
+        tagged = tagged_fields(Fields(fields.prefixed()), (1, 2, 3, 4))
         self.hidden, self.prefixes, self.ingested = tagged[1] or 0, tagged[2] or 0, tagged[3] is not None
+        self.expiries = tagged[4]
         need(tagged[3] in (None, 1), "1, if the table is ingested")
 
 
-def tagged_numbers(tagged, tags):
-    """The numbers behind these tags; None for one that is not there."""
+def tagged_fields(tagged, tags):
+    """The fields behind these tags, numbers but for the expiries; None for one that is not there."""
     found = dict.fromkeys(tags)
     while tagged.more():
         tag, value = tagged.number(1), tagged.prefixed()
         if tag in found:
-            need(len(value) == 8 and found[tag] is None, "one number")
-            found[tag] = int.from_bytes(value, "little")
+            need(len(value) == (72 if tag == 4 else 8) and found[tag] is None, "one field of its length")
+            found[tag] = struct.unpack("<9Q", value) if tag == 4 else int.from_bytes(value, "little")
+    expiries = found.get(4)
+    need(expiries is None or (sorted(expiries) == list(expiries) and expiries[0] < NEVER), "expiries")
     need(found[1] != 0, "hidden bytes that are not 0")
     return found
 
@@ -271,6 +277,7 @@ class Manifest:
         log = Log(files[name], parse_name(name)[1], b"cribaMAN")
         self.store, log.salt = log.header()
         self.tables, self.key, self.counters, self.has_settings = {}, None, {3: 0, 4: 0, 5: 0}, False
+        self.time = 0
         edits = 0
         for seq, _, edit in log.records():
             need(seq == edits, "edits numbered one by one")
@@ -305,10 +312,17 @@ class Manifest:
                 self.key = key
             elif kind == 7:
                 filters.append((fields.number(8), FilterRecord(fields)))
+            elif kind == 9:
+                time = fields.number(8)
+                need(self.time <= time <= LATEST, "a time that does not go back")
+                self.time = time
+            elif kind == 10:
+                need(fields.number(8) > 0, "a time to live")
             else:
                 need(kind == 8, f"no field {kind}")
                 check_settings(fields)
                 self.has_settings = True
+        need(10 not in once or 8 in once, "a time to live among settings")
         for level, table in removed:
             need(table in self.tables and self.tables[table][0] == level, "a table to remove")
             del self.tables[table]
@@ -340,14 +354,19 @@ class Manifest:
 # Write-ahead log
 
 
+def expiry_of(kind, value):
+    """The expiry of what an entry stores; None if it has none."""
+    return int.from_bytes(value[:8], "little") if kind == 3 else None
+
+
 def changes_of(seq, batch):
     """Key, sequence number, kind and value of each change."""
     fields, changes = Fields(batch), []
     while fields.more():
         kind = fields.number(1)
-        need(kind in (0, 1), "a Put or Delete")
-        key, value = fields.prefixed(), fields.prefixed() if kind == 1 else b""
-        need(len(key) <= MAX_KEY and len(value) <= MAX_VALUE, "a key and value of sound length")
+        need(kind in STORED, "a Put, Delete or Expiring")
+        key, value = fields.prefixed(), fields.prefixed() if kind > 0 else b""
+        need(len(key) <= MAX_KEY and len(value) in STORED[kind], "a key and value of sound length")
         changes.append((key, seq + len(changes), kind, value))
     return changes
 
@@ -426,9 +445,9 @@ class DataBlock:
                 need(seq == 0, "an ingested entry without a number")
                 seq = self.number
             kind = fields.number(1)
-            need(kind in (0, 1), "a Put or Delete")
+            need(kind in STORED, "a Put, Delete or Expiring")
             need(shared <= len(key) and shared + suffix <= MAX_KEY, "a key of sound length")
-            need(value <= (MAX_VALUE if kind == 1 else 0), "a value of sound length")
+            need(value in STORED[kind], "a value of sound length")
             key = key[:shared] + fields.bytes(suffix)
             yield offset, shared, key, seq, kind, fields.bytes(value)
 
@@ -493,8 +512,8 @@ class Table:
         number, found = struct.unpack("<QQ", footer[64:80])
         features, version, _, stored = struct.unpack("<IHHI", footer[108:120])
         need(checksum(number, at, footer[:116]) == stored, "the footer's checksum")
-        supported(version == 2 and features <= 1, "SSTables of version 2, with known features")
-        self.ingested = features == 1
+        supported(version == 2 and features <= 3, "SSTables of version 2, with known features")
+        self.ingested, self.expiring = features % 2 == 1, features > 1
         self.within, self.index, self.properties, ranges = (handles[i : i + 2] for i in (0, 2, 4, 6))
         self.salt = int.from_bytes(r.random[:8], "little")
         promised = store, r.id, r.footer_checksum, r.random
@@ -524,7 +543,8 @@ class Table:
             fields.number(8) for _ in range(8)
         )
         smallest, largest = fields.prefixed(), fields.prefixed()
-        tagged = tagged_numbers(fields, (1, 2))
+        tagged = tagged_fields(fields, (1, 2, 4))
+        need((tagged[4] is not None) == self.expiring, "expiries, if the footer says so")
         hidden, ingested = tagged[1] or 0, tagged[2] is not None
         need(hidden == 0 or (keys < entries and hidden <= key_bytes + value_bytes), "sound hidden bytes")
         need(1 <= keys <= entries >= tombstones and oldest <= newest, "sound numbers")
@@ -534,8 +554,8 @@ class Table:
         r = self.record
         need(r.ingested == self.ingested == ingested, "ingested or not, as promised")
         numbers = (0, 0) if r.ingested else (r.oldest, r.newest)
-        promised = r.entries, r.tombstones, r.keys, r.hidden, *numbers, r.smallest, r.largest
-        found = entries, tombstones, keys, hidden, oldest, newest, smallest, largest
+        promised = r.entries, r.tombstones, r.keys, r.hidden, *numbers, r.smallest, r.largest, r.expiries
+        found = entries, tombstones, keys, hidden, oldest, newest, smallest, largest, tagged[4]
         need(found == promised, "properties as in the manifest")
         self.totals = [entries, tombstones, keys, key_bytes, value_bytes, hidden]
 
@@ -609,6 +629,14 @@ class Table:
             ends = last == (separator, self.cuts[number]) if number in self.cuts else last[0] <= separator
             need(ends, "a last entry as the index says")
 
+    def check_expiries(self, found, total):
+        """Whether each part of the bytes has ended at the time that the properties say."""
+        earliest, *parts = self.record.expiries or [NEVER] * 9
+        need(earliest == min((expiry for expiry, _ in found), default=NEVER), "the earliest expiry")
+        for number, part in enumerate(parts, 1):
+            ended = sum(length for expiry, length in found if expiry <= part or part == NEVER)
+            need((8 * ended >= number * total) == (part < NEVER), "an eighth of the bytes that ends")
+
     def verified_entries(self, key_of_hash):
         """The entries, of which the properties and each filter must be true."""
         filters = [self.filter] if self.filter else []
@@ -616,8 +644,10 @@ class Table:
             within = filter_in(self.contents(self.within, FILTER), self.record.keys, key_of_hash)
             filters += [within] if within else []
         prefixes, totals, seqs, last = [set() for _ in filters], [0] * 6, [], None
+        expiries = []
         for key, seq, kind, value in self.entries():
             seqs.append(seq)
+            expiries += [(expiry_of(kind, value), len(key) + len(value))] if kind == 3 else []
             hidden = len(key) + len(value) if key == last and self.totals[5] else 0
             for i, more in enumerate((1, kind == 0, key != last, len(key), len(value), hidden)):
                 totals[i] += more
@@ -630,6 +660,7 @@ class Table:
             yield key, seq, kind, value
         r = self.record
         need(totals == self.totals and last == r.largest, f"properties {totals}, not {self.totals}")
+        self.check_expiries(expiries, totals[3] + totals[4])
         need((min(seqs), max(seqs)) == (r.oldest, r.newest), "the sequence numbers promised")
         for known, held in zip(filters, prefixes):
             expected = known.prefixes if knows_prefixes(known.extractor) else len(held)
@@ -888,13 +919,21 @@ class Store:
         for key, *entry in (change for source in sources for change in source):
             if key not in newest or newest[key][0] < entry[0]:
                 newest[key] = entry
-        return [(key, value) for key, (_, kind, value) in sorted(newest.items()) if kind == 1]
+        return [(key, value) for key, entry in sorted(newest.items()) for value in self.values(entry)]
+
+    def values(self, entry):
+        """The value that an entry gives its key at the time of the manifest, if any."""
+        _, kind, value = entry
+        if kind == 1:
+            yield value
+        elif kind == 3 and expiry_of(kind, value) > self.manifest.time:
+            yield value[8:]
 
     def get(self, key):
         found = self.memtable.get(key)
         for table in self.in_order:
             found = found or table.find(key)
-        return found[2] if found and found[1] == 1 else None
+        return next(self.values(found), None) if found else None
 
 
 def outcome(files, *words):

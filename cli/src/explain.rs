@@ -103,6 +103,7 @@ fn outcome(outcome: Outcome) -> &'static str {
         Outcome::FalsePositive => "false positive",
         Outcome::UnfilteredFound => "unfiltered found",
         Outcome::UnfilteredNotFound => "unfiltered not found",
+        Outcome::Expired => "expired",
         _ => "failed",
     }
 }
@@ -110,6 +111,7 @@ fn outcome(outcome: Outcome) -> &'static str {
 fn holds(found: Option<EntryKind>) -> Option<&'static str> {
     found.map(|kind| match kind {
         EntryKind::Put => "put",
+        EntryKind::Expiring => "expiring",
         EntryKind::Delete => "tombstone",
     })
 }

@@ -46,6 +46,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
                     writeln!(out, "  {seq:>12}  put   {key}\t{}", escaped(&entry.value))?;
                 }
                 EntryKind::Delete => writeln!(out, "  {seq:>12}  tomb  {key}")?,
+                EntryKind::Expiring => {
+                    writeln!(out, "  {seq:>12}  until {key}\t{}", escaped(&entry.value))?;
+                }
             }
         }
     }

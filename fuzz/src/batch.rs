@@ -1,5 +1,7 @@
 //! Batches as in a log, without their own checksum.
 
+use std::time::{Duration, SystemTime};
+
 use criba::parsers::{Entry, batch_bytes, batch_entries};
 use criba::{Batch, EntryKind};
 
@@ -14,6 +16,19 @@ pub fn batch(bytes: &[u8]) -> bool {
         match kind {
             EntryKind::Put => again.put(key, value),
             EntryKind::Delete => again.delete(key),
+            EntryKind::Expiring => {
+                let (expiry, value) =
+                    value.split_first_chunk().expect("what is read has an expiry");
+                let expiry = u64::from_le_bytes(*expiry);
+                if expiry == u64::MAX {
+                    return true; // never: no writer makes such an entry
+                }
+                again.put_expiring(
+                    key,
+                    value,
+                    SystemTime::UNIX_EPOCH + Duration::from_millis(expiry),
+                )
+            }
         };
     }
     let count = changes.len() as u64;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::key::Seq;
+use crate::expiry::{Millis, Moment};
 use crate::sstable::{TableEnv, TableSettings, TableWriter};
 use criba_filter::store::Recipe;
 
@@ -16,7 +16,9 @@ pub(crate) struct MergeContext<'a> {
     /// Whether filters are ignored, as if each answered "maybe".
     pub(crate) ignore_filters: bool,
     /// Ascending.
-    pub(crate) snapshots: Vec<Seq>,
+    pub(crate) snapshots: Vec<Moment>,
+    /// What expired up to this time may go, unless a snapshot needs it.
+    pub(crate) over: Millis,
     /// Whether to stop: the store is closing, or the merge is no longer wanted.
     pub(crate) cancelled: &'a dyn Fn() -> bool,
 }
@@ -36,6 +38,7 @@ impl<'a> MergeContext<'a> {
             table_bytes: u64::MAX,
             ignore_filters,
             snapshots: Vec::new(),
+            over: 0,
             cancelled: &|| false,
         }
     }

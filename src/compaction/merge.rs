@@ -3,7 +3,8 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::{Compaction, MergeContext, Outputs, Survivors};
+use super::survive::{Expired, Survivors};
+use super::{Compaction, MergeContext, Outputs};
 use crate::error::{Error, Result};
 use crate::filter::LookupKey;
 use crate::iter::{Cursor, Direction, MergeCursor};
@@ -92,15 +93,15 @@ fn write_tables(
     context: &MergeContext<'_>,
 ) -> Result<Vec<OpenTable>> {
     let mut outputs = Outputs::new(context);
-    let mut survivors = Survivors::new(&context.snapshots);
+    let mut survivors = Survivors::new(&context.snapshots, context.over);
     let mut entries = 0;
     while let Some(entry) = cursor.entry() {
         if entries % 1024 == 0 && (context.cancelled)() {
             return Err(Error::Closed);
         }
         entries += 1;
-        if survivors.keeps(entry, &nothing_older) {
-            outputs.add(entry)?;
+        if let Some(survivor) = survivors.survivor(entry, &nothing_older) {
+            outputs.add(survivor)?;
         }
         cursor.advance()?;
     }
@@ -109,5 +110,12 @@ fn write_tables(
         let expected = format!("{expected_entries} entries in the inputs of a merge");
         return Err(Error::corrupt(dir, 0, expected, entries.to_string()));
     }
-    outputs.finish()
+    let tables = outputs.finish()?;
+    let Expired { dropped, to_tombstones } = survivors.expired;
+    context.env.ledger.count(Activity {
+        expired_dropped: dropped,
+        expired_to_tombstones: to_tombstones,
+        ..Activity::default()
+    });
+    Ok(tables)
 }

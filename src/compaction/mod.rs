@@ -15,7 +15,7 @@ pub(crate) use context::MergeContext;
 pub(crate) use merge::{merge, none_has, write_memtable};
 pub(crate) use outputs::Outputs;
 pub(crate) use pick::{
-    Compaction, PickSettings, everything, leave_l0, leave_level, pick, pick_idle, pick_within_l0,
+    Compaction, How, PickSettings, everything, leave_l0, leave_level, pick, pick_idle,
+    pick_within_l0,
 };
 pub(crate) use places::{Busy, Occupied};
-pub(crate) use survive::Survivors;

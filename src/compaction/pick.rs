@@ -5,6 +5,7 @@
 //! space of the last level (RocksDB: "dynamic level bytes").
 
 use super::places::{Busy, Occupied, Output};
+use crate::expiry::Millis;
 use crate::key::Seq;
 use crate::ledger::LEVELS;
 use crate::sstable::{FilterState, TableMeta};
@@ -35,6 +36,8 @@ pub(crate) struct PickSettings {
     pub(crate) level_base_bytes: u64,
     pub(crate) table_bytes: u64,
     pub(crate) oldest_snapshot: Option<Seq>,
+    /// What expired up to this time is needed by no reader.
+    pub(crate) over: Millis,
 }
 
 impl PickSettings {
@@ -48,8 +51,16 @@ pub(crate) struct Compaction {
     /// The tables with their levels; with all overlapping tables of the output level.
     pub(crate) inputs: Vec<(usize, LiveTable)>,
     pub(crate) output_level: usize,
-    /// Whether the tables only move to the output level, because they overlap neither each other nor it.
-    pub(crate) is_trivial_move: bool,
+    pub(crate) how: How,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    Merge,
+    /// The tables only move to the output level, because they overlap neither each other nor it.
+    Move,
+    /// All entries of the tables have expired, and hide none.
+    Remove,
 }
 
 impl Compaction {
@@ -63,9 +74,9 @@ impl Compaction {
         Some(Output { level: self.output_level, smallest, largest })
     }
 
-    /// About the bytes that it writes: those of its inputs, or 0 for a trivial move.
+    /// About the bytes that it writes: those of the inputs of a merge.
     pub(crate) fn bytes(&self) -> u64 {
-        if self.is_trivial_move {
+        if self.how != How::Merge {
             return 0;
         }
         self.inputs.iter().map(|(_, live)| live.table.meta().size).sum()
@@ -93,6 +104,11 @@ fn level_below_l0(version: &Version, targets: &[u64; LEVELS]) -> usize {
 
 /// The most urgent compaction, if one is due. `busy`: the ids of tables that it may not use.
 pub(crate) fn pick(version: &Version, settings: &PickSettings, busy: &Busy) -> Option<Compaction> {
+    if settings.over > 0
+        && let over @ Some(_) = pick_over(version, settings, busy)
+    {
+        return over;
+    }
     let targets = targets(version.level_bytes(LAST), settings);
     let mut due: Vec<(f64, usize)> = Vec::new();
     let l0_pressure = version.sound_l0() as f64 / settings.l0_tables as f64;
@@ -116,6 +132,39 @@ pub(crate) fn pick(version: &Version, settings: &PickSettings, busy: &Busy) -> O
     regular
         .or_else(|| pick_dense(version, below_l0, settings, busy))
         .or_else(|| pick_hidden(version, settings, busy))
+        .or_else(|| pick_expired(version, below_l0, settings, busy))
+}
+
+/// Compacts a table of which a quarter has expired into the next level; a table of the last level is rewritten there.
+fn pick_expired(
+    version: &Version,
+    below_l0: usize,
+    settings: &PickSettings,
+    busy: &Busy,
+) -> Option<Compaction> {
+    let is_due = |live: &LiveTable| {
+        live.table.meta().expiries.is_some_and(|expiries| expiries.quarter() <= settings.over)
+    };
+    version.tables().filter(|(_, live)| is_due(live)).find_map(|(level, live)| match level {
+        LAST => rewrite(live, busy),
+        level => push_down(version, level, live, below_l0, settings, busy),
+    })
+}
+
+/// Removes tables whose entries have all expired, and whose keys no older table can hold.
+fn pick_over(version: &Version, settings: &PickSettings, busy: &Busy) -> Option<Compaction> {
+    let mut inputs = Vec::new();
+    let mut older: Vec<&TableMeta> = Vec::new();
+    for (level, live) in version.tables().collect::<Vec<_>>().into_iter().rev() {
+        let meta = live.table.meta();
+        let is_over = meta.expiries.is_some_and(|expiries| expiries.all() <= settings.over);
+        if is_over && is_free(live, busy) && !older.iter().any(|other| meta.overlaps_table(other)) {
+            inputs.push((level, live.clone()));
+        } else {
+            older.push(meta);
+        }
+    }
+    (!inputs.is_empty()).then_some(Compaction { inputs, output_level: LAST, how: How::Remove })
 }
 
 /// Whether a level with target 0 keeps its tables: it has ingested ones only, and either no level between L0 and it has
@@ -147,9 +196,28 @@ fn pick_hidden(version: &Version, settings: &PickSettings, busy: &Busy) -> Optio
 fn rewrite_last(live: &LiveTable, settings: &PickSettings, busy: &Busy) -> Option<Compaction> {
     let max_seq = live.table.meta().max_seq;
     let kept = settings.oldest_snapshot.is_some_and(|oldest| oldest < max_seq);
-    let free = !kept && is_free(live, busy);
+    if kept { None } else { rewrite(live, busy) }
+}
+
+fn rewrite(live: &LiveTable, busy: &Busy) -> Option<Compaction> {
     let inputs = vec![(LAST, live.clone())];
-    free.then_some(Compaction { inputs, output_level: LAST, is_trivial_move: false })
+    is_free(live, busy).then_some(Compaction { inputs, output_level: LAST, how: How::Merge })
+}
+
+/// Compacts a table into the next level, or with all others of L0.
+fn push_down(
+    version: &Version,
+    level: usize,
+    live: &LiveTable,
+    below_l0: usize,
+    settings: &PickSettings,
+    busy: &Busy,
+) -> Option<Compaction> {
+    if level > 0 {
+        return complete(version, vec![(level, live.clone())], level + 1, busy, true);
+    }
+    pick_l0(version, below_l0, settings.small(), busy)
+        .filter(|compaction| compaction.ids().any(|id| id == live.table.id()))
 }
 
 /// Compacts a dense table into the next level. A dense table of the last level is rewritten there.
@@ -164,10 +232,8 @@ fn pick_dense(
             continue;
         }
         let compaction = match level {
-            0 => pick_l0(version, below_l0, settings.small(), busy)
-                .filter(|compaction| compaction.ids().any(|id| id == live.table.id())),
             LAST => rewrite_last(live, settings, busy),
-            level => complete(version, vec![(level, live.clone())], level + 1, busy, true),
+            level => push_down(version, level, live, below_l0, settings, busy),
         };
         if compaction.is_some() {
             return compaction;
@@ -207,7 +273,7 @@ pub(crate) fn pick_idle(
     let targets = targets(version.level_bytes(LAST), settings);
     let output_level = level_below_l0(version, &targets);
     let compaction = pick_l0(version, output_level, settings.small(), busy)?;
-    let merges = !compaction.is_trivial_move && compaction.inputs.len() > 1;
+    let merges = compaction.how == How::Merge && compaction.inputs.len() > 1;
     let l0_bytes = version.level_bytes(0);
     let pays = compaction.bytes() <= IDLE_RATIO * l0_bytes;
     let is_large = targets[output_level] > 0 && l0_bytes > targets[output_level];
@@ -251,7 +317,7 @@ fn pick_within(part: &[LiveTable], crowded: bool, least: usize, busy: &Busy) -> 
         return None;
     }
     let inputs = free[..count].iter().map(|live| (0, live.clone())).collect();
-    Some(Compaction { inputs, output_level: 0, is_trivial_move: false })
+    Some(Compaction { inputs, output_level: 0, how: How::Merge })
 }
 
 fn is_free(live: &LiveTable, busy: &Busy) -> bool {
@@ -356,8 +422,8 @@ fn pick_from_level(version: &Version, level: usize, busy: &Busy) -> Option<Compa
 }
 
 /// Merges all tables into the last level; `None` if all are there, without tombstones or hidden entries, and
-/// no filter is damaged.
-pub(crate) fn everything(version: &Version) -> Option<Compaction> {
+/// no filter is damaged, and nothing has expired up to the time `over`.
+pub(crate) fn everything(version: &Version, over: Millis) -> Option<Compaction> {
     let mut inputs = Vec::new();
     let mut is_due = false;
     for (level, live) in version.tables() {
@@ -367,10 +433,12 @@ pub(crate) fn everything(version: &Version) -> Option<Compaction> {
             FilterState::Active(filter) => filter.damage().is_none(),
             FilterState::None | FilterState::NotResident(_) => true,
         };
-        is_due |= level != LAST || meta.tombstones > 0 || meta.keys != meta.entries || !is_sound;
+        let has_expired = meta.expiries.is_some_and(|expiries| expiries.earliest <= over);
+        is_due |= level != LAST || meta.tombstones > 0 || meta.keys != meta.entries;
+        is_due |= has_expired || !is_sound;
         inputs.push((level, live.clone()));
     }
-    is_due.then_some(Compaction { inputs, output_level: LAST, is_trivial_move: false })
+    is_due.then_some(Compaction { inputs, output_level: LAST, how: How::Merge })
 }
 
 fn range_of(tables: &[(usize, LiveTable)]) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -409,9 +477,9 @@ fn complete(
     may_move: bool,
 ) -> Option<Compaction> {
     let (smallest, largest) = range_of(&inputs)?;
-    let is_trivial_move = may_move
+    let moves = may_move
         && inputs.iter().all(|(_, live)| may_move_alone(version, live, &inputs, output_level));
-    if !is_trivial_move {
+    if !moves {
         let below = version.overlapping(output_level, &smallest, &largest);
         inputs.extend(below.iter().map(|live| (output_level, live.clone())));
     }
@@ -420,7 +488,8 @@ fn complete(
     let is_output_free =
         !busy.outputs().any(|output| output.overlaps(output_level, &smallest, &largest));
     let free = is_output_free && inputs.iter().all(|(_, live)| is_free(live, busy));
-    free.then_some(Compaction { inputs, output_level, is_trivial_move })
+    let how = if moves { How::Move } else { How::Merge };
+    free.then_some(Compaction { inputs, output_level, how })
 }
 
 #[cfg(test)]
@@ -435,6 +504,7 @@ mod tests {
             level_base_bytes: 100,
             table_bytes: 10,
             oldest_snapshot: None,
+            over: 0,
         };
         let shares = |last| targets(last, &settings);
         assert_eq!(shares(0), [0; LEVELS]);

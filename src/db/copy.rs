@@ -76,6 +76,7 @@ fn fill(
     let from = &loaded.env.dir;
     let mut set = TableSet::new(loaded.env.hash_key, loaded.settings);
     set.flushed_seq = loaded.seq;
+    set.time = loaded.time;
     for (level, live) in loaded.view.version.tables() {
         let record = live.open().record();
         for name in names_of(&record) {

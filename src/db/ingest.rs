@@ -2,6 +2,7 @@
 
 use super::Db;
 use crate::error::Error;
+use crate::expiry::Expiry;
 
 impl Db {
     /// Sets the keys of sorted pairs at one moment, all or none, without the log and the memtable. Durable when it
@@ -42,6 +43,27 @@ impl Db {
         V: AsRef<[u8]>,
         E: From<Error>,
     {
-        self.inner()?.ingest(pairs)
+        self.inner()?
+            .ingest(pairs.into_iter().map(|pair| pair.map(|(key, value)| (key, value, None))))
+    }
+
+    /// As [`ingest`](Self::ingest), of keys with an expiry of their own.
+    ///
+    /// # Errors
+    /// As [`ingest`](Self::ingest).
+    pub fn ingest_expiring<K, V, E>(
+        &self,
+        items: impl IntoIterator<Item = Result<(K, V, Expiry), E>>,
+    ) -> Result<u64, E>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+        E: From<Error>,
+    {
+        self.inner()?.ingest(
+            items
+                .into_iter()
+                .map(|item| item.map(|(key, value, expiry)| (key, value, Some(expiry)))),
+        )
     }
 }

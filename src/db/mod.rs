@@ -13,6 +13,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Weak};
+use std::time::SystemTime;
 
 pub use self::copy::CheckpointFiles;
 pub use self::info::{FilterMemory, MemoryUse, TableInfo};
@@ -29,12 +30,12 @@ use crate::engine::inner::DbInner;
 use crate::engine::rebuild_filters::RebuildReport;
 use crate::engine::scan::{Range, Scan};
 use crate::error::{Error, Result};
+use crate::expiry::{Expiry, Stored};
 use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::filter_manager::advise::{Advice, advise};
-use crate::key::Seq;
 use crate::key_range::KeyRange;
 use crate::ledger::{Explanation, Stats};
-use crate::lookup::{Lookups, Membership};
+use crate::lookup::{Lookups, Membership, When};
 use crate::options::Options;
 use crate::recovery::open::{self, RecoveryReport};
 use crate::value::Value;
@@ -129,7 +130,10 @@ impl Db {
     }
 
     #[inline]
-    fn at<T>(&self, read: impl FnOnce(Lookups<'_>, &ReadView, Seq) -> Result<T>) -> Result<T> {
+    fn at<T>(
+        &self,
+        read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
+    ) -> Result<T> {
         self.inner()?.at_one_moment(None, read)
     }
 
@@ -160,6 +164,40 @@ impl Db {
         durability: Durability,
     ) -> Result<()> {
         self.write_with(Batch::new().put(key, value), durability)
+    }
+
+    /// Sets a key's value, which expires: from that time on the key is absent for every call, without a read beyond the
+    /// entry. [`Expiry::Never`] is an expiry, too. Other writes take the store's default
+    /// ([`Options::default_ttl`]).
+    ///
+    /// Times are whole milliseconds, rounded up; a past one is written as expired. A snapshot, a scan and a transaction
+    /// see the store at the time of their beginning. Its bytes go with a compaction, which begins when a quarter of a
+    /// table has expired.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = criba::Db::open(dir.path().join("store"))?;
+    /// use std::time::Duration;
+    ///
+    /// db.put_with_expiry("session", "ada", db.now() + Duration::from_secs(3600))?;
+    /// assert!(db.contains("session")?);
+    /// db.put_with_expiry("session", "ada", db.now())?;
+    /// assert!(!db.contains("session")?);
+    /// # Ok::<(), criba::Error>(())
+    /// ```
+    pub fn put_with_expiry(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
+    ) -> Result<()> {
+        self.write(Batch::new().put_expiring(key, value, expiry))
+    }
+
+    /// The time of the store: that of the clock, unless this went back while the store was open, or since the store
+    /// recorded its time. A process that is a fork gets the time of the clock.
+    pub fn now(&self) -> SystemTime {
+        self.0.inner.env.time.system_time()
     }
 
     /// Deletes a key, [buffered](Durability::Buffered). The key may be absent.
@@ -224,6 +262,29 @@ impl Db {
         let mut pair = Batch::new();
         pair.put(key, value);
         Ok(self.inner()?.insert_each_absent(pair, durability)?.contains(&true))
+    }
+
+    /// As [`insert_if_absent`](Self::insert_if_absent), with an expiry of its own: see
+    /// [`put_with_expiry`](Self::put_with_expiry). A key that has expired is absent.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = criba::Db::open(dir.path().join("store"))?;
+    /// // Whether a message comes for the first time within an hour.
+    /// let until = db.now() + std::time::Duration::from_secs(3600);
+    /// assert!(db.insert_if_absent_until("message 1", "", until)?);
+    /// assert!(!db.insert_if_absent_until("message 1", "", until)?);
+    /// # Ok::<(), criba::Error>(())
+    /// ```
+    pub fn insert_if_absent_until(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
+    ) -> Result<bool> {
+        let mut pair = Batch::new();
+        pair.put_expiring(key, value, expiry);
+        Ok(self.inner()?.insert_each_absent(pair, Durability::Buffered)?.contains(&true))
     }
 
     /// Inserts each pair whose key is absent, [buffered](Durability::Buffered). Returns for each pair, in
@@ -300,7 +361,8 @@ impl Db {
             Some(value) => batch.put(key, value),
             None => batch.delete(key),
         };
-        let failed = self.inner()?.write_if(batch.into_encoded()?, durability)?;
+        let inner = self.inner()?;
+        let failed = inner.write_if(inner.encode(batch)?, durability)?;
         Ok(failed.is_none())
     }
 
@@ -334,7 +396,7 @@ impl Db {
     /// # Ok::<(), criba::Error>(())
     /// ```
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.at(|lookups, view, seq| lookups.get_many(view, seq, keys))
+        self.at(|lookups, view, when| lookups.get_many(view, when, keys, Stored::into_value))
     }
 
     /// Whether a key has a value. Costs as much as [`get`](Self::get).

@@ -16,9 +16,8 @@ use crate::error::Result;
 use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::filter_manager::advise::{Advice, advise};
 use crate::fork;
-use crate::key::Seq;
 use crate::ledger::Stats;
-use crate::lookup::Lookups;
+use crate::lookup::{Lookups, When};
 use crate::options::Options;
 use crate::recovery::open::RecoveryReport;
 use crate::recovery::open_tables::check_filters;
@@ -155,13 +154,14 @@ impl ReadOnlyDb {
 
     pub(super) fn at<T>(
         &self,
-        read: impl FnOnce(Lookups<'_>, &ReadView, Seq) -> Result<T>,
+        read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.0.loaded.load().at_its_moment(read)
+        self.0.loaded.load().at_one_moment(None, read)
     }
 
     pub(super) fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Scan> {
-        self.0.loaded.load().scan(bounds)
+        let loaded = self.0.loaded.load();
+        loaded.scan(loaded.now(), bounds)
     }
 
     /// The counts since the opening. No I/O.

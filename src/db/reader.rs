@@ -94,7 +94,7 @@ macro_rules! implement_reader {
         impl Reader for $store {
             #[inline]
             fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-                self.at(|lookups, view, seq| lookups.get(view, seq, key, &mut ()))
+                self.at(|lookups, view, when| lookups.get(view, when, key, &mut ()))
             }
 
             fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
@@ -102,11 +102,11 @@ macro_rules! implement_reader {
             }
 
             fn explain(&self, key: &[u8]) -> Result<Explanation> {
-                self.at(|lookups, view, seq| lookups.explain(view, seq, key))
+                self.at(|lookups, view, when| lookups.explain(view, when, key))
             }
 
             fn may_contain(&self, key: &[u8]) -> Result<Membership> {
-                self.at(|lookups, view, seq| Ok(lookups.may_contain(view, seq, key)))
+                self.at(|lookups, view, when| Ok(lookups.may_contain(view, when, key)))
             }
 
             fn approximate_len(&self, bounds: &dyn KeyRange) -> Result<u64> {
@@ -145,7 +145,7 @@ macro_rules! inherit_reads {
 
             /// As [`Db::get_many`](crate::Db::get_many).
             pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-                self.at(|lookups, view, seq| lookups.get_many(view, seq, keys))
+                self.at(|lookups, view, when| lookups.get_many(view, when, keys, Stored::into_value))
             }
 
             /// As [`Db::contains`](crate::Db::contains).

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::engine::inner::DbInner;
 use crate::engine::scan::Scan;
 use crate::error::{Error, Result};
-use crate::key::Seq;
-use crate::lookup::Lookups;
+use crate::expiry::Moment;
+use crate::lookup::{Lookups, When};
 use crate::recovery::read_only_state::ReadOnlyState;
 use crate::vfs::FileLock;
 use crate::view::ReadView;
@@ -22,23 +22,23 @@ pub struct Snapshot(Source);
 #[derive(Clone)]
 enum Source {
     Open(Arc<Registered>),
-    ReadOnly(Arc<ReadOnlyState>),
+    ReadOnly(Arc<ReadOnlyState>, Moment),
     /// The store was closed, or this process is a fork.
     Failed(Error),
 }
 
-/// A sequence number that is registered until the last clone of the snapshot is dropped.
+/// A moment that is registered until the last clone of the snapshot is dropped.
 struct Registered {
     inner: Arc<DbInner>,
-    seq: Seq,
+    moment: Moment,
     lock: Arc<dyn FileLock>,
 }
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (env, seq) = match &self.0 {
-            Source::Open(open) => (&open.inner.env, open.seq),
-            Source::ReadOnly(loaded) => (&loaded.env, loaded.seq),
+            Source::Open(open) => (&open.inner.env, open.moment.seq),
+            Source::ReadOnly(loaded, moment) => (&loaded.env, moment.seq),
             Source::Failed(error) => return f.debug_tuple("Snapshot").field(error).finish(),
         };
         let mut fields = f.debug_struct("Snapshot");
@@ -52,15 +52,16 @@ impl Snapshot {
     }
 
     pub(super) fn of_loaded(loaded: Arc<ReadOnlyState>) -> Self {
-        Self(Source::ReadOnly(loaded))
+        let moment = loaded.now();
+        Self(Source::ReadOnly(loaded, moment))
     }
 
-    /// The open store, and the number up to which the snapshot sees its entries.
-    pub(super) fn source(&self) -> Result<(&Arc<DbInner>, Seq)> {
+    /// The open store, and the moment of the snapshot.
+    pub(super) fn source(&self) -> Result<(&Arc<DbInner>, Moment)> {
         match &self.0 {
-            Source::Open(open) => Ok((&open.inner, open.seq)),
+            Source::Open(open) => Ok((&open.inner, open.moment)),
             Source::Failed(error) => Err(error.clone()),
-            Source::ReadOnly(_) => Err(Error::Closed),
+            Source::ReadOnly(..) => Err(Error::Closed),
         }
     }
 
@@ -72,14 +73,14 @@ impl Snapshot {
 
     pub(super) fn at<T>(
         &self,
-        read: impl FnOnce(Lookups<'_>, &ReadView, Seq) -> Result<T>,
+        read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
     ) -> Result<T> {
         match &self.0 {
             Source::Open(open) => {
                 open.inner.env.birth.check()?;
-                open.inner.at_one_moment(Some(open.seq), read)
+                open.inner.at_one_moment(Some(open.moment), read)
             }
-            Source::ReadOnly(loaded) => loaded.at_its_moment(read),
+            Source::ReadOnly(loaded, moment) => loaded.at_one_moment(Some(*moment), read),
             Source::Failed(error) => Err(error.clone()),
         }
     }
@@ -88,9 +89,9 @@ impl Snapshot {
         match &self.0 {
             Source::Open(open) => {
                 open.inner.env.birth.check()?;
-                Ok(open.inner.scan(Some(open.seq), bounds, Arc::clone(&open.lock)))
+                Ok(open.inner.scan(Some(open.moment), bounds, Arc::clone(&open.lock)))
             }
-            Source::ReadOnly(loaded) => loaded.scan(bounds),
+            Source::ReadOnly(loaded, moment) => loaded.scan(*moment, bounds),
             Source::Failed(error) => Err(error.clone()),
         }
     }
@@ -99,17 +100,17 @@ impl Snapshot {
 impl Registered {
     fn new(inner: &Arc<DbInner>) -> Result<Arc<Self>> {
         let lock = inner.health.directory_lock()?;
-        let seq = inner.sequences.take_snapshot();
-        Ok(Arc::new(Self { inner: Arc::clone(inner), seq, lock }))
+        let moment = inner.sequences.take_snapshot(|| inner.now());
+        Ok(Arc::new(Self { inner: Arc::clone(inner), moment, lock }))
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
         if self.inner.env.birth.is_this_process() {
-            self.inner.sequences.release_snapshot(self.seq);
+            self.inner.sequences.release_snapshot(self.moment.seq);
             // A compaction may be due now that drops entries of a table, if the snapshot kept any there.
-            if self.inner.views.load().version.newest() > self.seq {
+            if self.inner.views.load().version.newest() > self.moment.seq {
                 self.inner.scheduler.wake_waiters();
             }
         }

@@ -14,7 +14,9 @@ use crate::engine::commit_queue::Durability;
 use crate::engine::read_set::ReadSet;
 use crate::engine::scan::Range;
 use crate::error::{Error, Result};
+use crate::expiry::{Expiry, Moment, Stored, stored};
 use crate::iter::Direction;
+use crate::key::EntryKind;
 use crate::key_range::{KeyBounds, KeyPrefix, KeyRange, borrowed};
 use crate::sync::{Mutex, sleep, yield_now};
 use crate::value::Value;
@@ -61,7 +63,7 @@ const FREE_CONFLICTS: u32 = 2;
 pub struct Transaction {
     snapshot: Snapshot,
     /// `None` for a deleted key.
-    changes: BTreeMap<Value, Option<Value>>,
+    changes: BTreeMap<Value, Stored>,
     reads: Mutex<Reads>,
     limit: usize,
 }
@@ -166,13 +168,27 @@ fn pause(conflicts: u32) {
 impl Transaction {
     /// Sets a key's value.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
-        self.changes.insert(Value::copied(key.as_ref()), Some(Value::copied(value.as_ref())));
-        self
+        self.change(key.as_ref(), EntryKind::Put, Value::copied(value.as_ref()))
+    }
+
+    /// Sets a key's value, with an expiry of its own: see [`Db::put_with_expiry`].
+    pub fn put_expiring(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
+    ) -> &mut Self {
+        let value = stored(expiry.into().stored(), value.as_ref());
+        self.change(key.as_ref(), EntryKind::Expiring, value.into())
     }
 
     /// Deletes a key.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
-        self.changes.insert(Value::copied(key.as_ref()), None);
+        self.change(key.as_ref(), EntryKind::Delete, Value::default())
+    }
+
+    fn change(&mut self, key: &[u8], kind: EntryKind, value: Value) -> &mut Self {
+        self.changes.insert(Value::copied(key), Stored { kind, value });
         self
     }
 
@@ -182,7 +198,9 @@ impl Transaction {
         let keys = self.range(bounds).map(|pair| pair.map(|(key, _)| key));
         let keys = keys.collect::<Result<Vec<_>>>()?;
         let deleted = keys.len() as u64;
-        self.changes.extend(keys.into_iter().map(|key| (key, None)));
+        for key in keys {
+            self.delete(key);
+        }
         Ok(deleted)
     }
 
@@ -190,7 +208,7 @@ impl Transaction {
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
         if let Some(own) = self.changes.get(key) {
-            return Ok(own.clone());
+            return Ok(self.value_of(own));
         }
         self.note(|reads| reads.set.insert_key(key))?;
         self.snapshot.get(key)
@@ -205,7 +223,7 @@ impl Transaction {
         }
         let mut stored = self.snapshot.get_many(&stored)?.into_iter();
         let value_of = |key: &K| match self.changes.get(key.as_ref()) {
-            Some(own) => own.clone(),
+            Some(own) => self.value_of(own),
             None => stored.next().flatten(),
         };
         Ok(keys.iter().map(value_of).collect())
@@ -258,7 +276,7 @@ impl Transaction {
     /// [`Error::Conflict`], also if other writers write so fast that the comparison cannot keep up;
     /// [`Error::TransactionTooLarge`]; the errors of reads and of writes.
     pub fn commit(self, durability: Durability) -> Result<()> {
-        let (inner, seq) = self.snapshot.source()?;
+        let (inner, Moment { seq, .. }) = self.snapshot.source()?;
         if self.changes.is_empty() {
             return inner.sync_seen(seq, durability);
         }
@@ -269,7 +287,7 @@ impl Transaction {
         })?;
         let reads = std::mem::take(&mut *self.reads.lock());
         inner.write_if_unchanged(
-            &batch_of(&self.changes).into_encoded()?,
+            &inner.encode(batch_of(&self.changes))?,
             reads.set,
             seq,
             durability,
@@ -279,6 +297,12 @@ impl Transaction {
     /// The changes as a batch, sorted by key. Its write never conflicts: for a program with one writer.
     pub fn into_batch(self) -> Batch {
         batch_of(&self.changes)
+    }
+
+    /// What a change of its own gives a key, at the time of the snapshot.
+    fn value_of(&self, own: &Stored) -> Option<Value> {
+        let time = self.snapshot.source().map_or(0, |(_, moment)| moment.time);
+        own.clone().value_at(time)
     }
 
     /// Changes what was read, unless it is too large already.
@@ -295,13 +319,10 @@ impl Transaction {
     }
 }
 
-fn batch_of(changes: &BTreeMap<Value, Option<Value>>) -> Batch {
+fn batch_of(changes: &BTreeMap<Value, Stored>) -> Batch {
     let mut batch = Batch::new();
-    for (key, value) in changes {
-        match value {
-            Some(value) => batch.put(key, value),
-            None => batch.delete(key),
-        };
+    for (key, Stored { kind, value }) in changes {
+        batch.push(*kind, key, value);
     }
     batch
 }
@@ -310,7 +331,7 @@ fn batch_of(changes: &BTreeMap<Value, Option<Value>>) -> Batch {
 pub struct TransactionRange<'t> {
     transaction: &'t Transaction,
     stored: Ends<Range>,
-    own: Ends<btree_map::Range<'t, Value, Option<Value>>>,
+    own: Ends<btree_map::Range<'t, Value, Stored>>,
     bounds: KeyBounds,
     /// The last keys returned forward and backward.
     returned: (Option<Value>, Option<Value>),
@@ -368,8 +389,10 @@ impl TransactionRange<'_> {
                     return stored.transpose();
                 }
             }
-            if let Some((key, Some(value))) = self.own.take(direction) {
-                return Ok(Some((key.clone(), value.clone())));
+            if let Some((key, own)) = self.own.take(direction)
+                && let Some(value) = self.transaction.value_of(own)
+            {
+                return Ok(Some((key.clone(), value)));
             }
         }
     }

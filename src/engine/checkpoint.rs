@@ -109,6 +109,7 @@ impl DbInner {
     fn link_tables(&self, state: &CheckpointState, dir: &StoreDir) -> Result<TableSet> {
         let mut set = TableSet::new(self.env.hash_key, self.filters.settings());
         set.flushed_seq = state.first_seq - 1;
+        set.time = self.env.time.recorded();
         for (level, live) in state.version.tables() {
             let record = live.open().record();
             let filter = record.filter.file_of(record.id);

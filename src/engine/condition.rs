@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::read_set::ReadSet;
 use super::recent_writes::WrittenKeys;
+use crate::expiry::Millis;
 use crate::key::Seq;
 use crate::sync::Mutex;
 use crate::value::Value;
@@ -21,7 +22,8 @@ pub(crate) enum Terms {
     /// Each entry is written if its key is absent.
     EachIfAbsent { since: Seq },
     /// All entries are written if each of these keys has its value; see [`Batch`](crate::Batch).
-    AllIf { requirements: Arc<[u8]>, since: Seq },
+    /// They had these values up to the time `until`.
+    AllIf { requirements: Arc<[u8]>, since: Seq, until: Millis },
     /// All entries are written if no key of the read set was written after the number `checked`. The committing
     /// thread compares `at_most` so many keys.
     AllIfUnchanged { reads: Arc<ReadSet>, checked: Seq, at_most: u64 },

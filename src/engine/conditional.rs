@@ -25,7 +25,7 @@ impl DbInner {
         durability: Durability,
     ) -> Result<Vec<bool>> {
         self.check_writable()?;
-        let pairs = pairs.into_encoded()?;
+        let pairs = self.encode(pairs)?;
         let pairs: Vec<EntryRef<'_>> = entries(&pairs.ops).collect();
         let keys: Vec<&[u8]> = pairs.iter().map(|entry| entry.key).collect();
         loop {
@@ -59,13 +59,13 @@ impl DbInner {
             let found = self.lookup_latest(&keys)?;
             sync_point("between the lookup of a conditional write and its commit");
             let mut pairs = required.iter().zip(&found.values);
-            let failed = pairs.find(|(required, value)| value.as_deref() != required.new_value());
+            let failed = pairs.find(|(required, value)| value.as_deref() != required.value_at(0));
             if failed.is_some() || batch.entries == 0 {
                 self.sync_seen(found.seq, durability)?;
                 return Ok(failed.map(|(required, _)| Value::copied(required.key)));
             }
             let requirements = Arc::clone(&requirements);
-            let terms = Terms::AllIf { requirements, since: found.since };
+            let terms = Terms::AllIf { requirements, since: found.since, until: found.until };
             match self.submit_if(terms, batch.ops.clone(), batch.entries, durability)? {
                 Decision::All => return Ok(None),
                 Decision::Failed(key) => return Ok(Some(key)),

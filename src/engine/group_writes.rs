@@ -9,8 +9,9 @@ use super::condition::{Condition, Decision, Terms};
 use super::read_set::ReadSet;
 use super::recent_writes::RecentWrites;
 use crate::batch::{encode, entries};
+use crate::expiry::Millis;
 use crate::filter::LookupKey;
-use crate::key::{EntryKind, Seq};
+use crate::key::Seq;
 use crate::value::Value;
 use crate::view::ReadView;
 use criba_filter::store::HashKey;
@@ -35,6 +36,8 @@ pub(crate) struct State<'a> {
     pub(crate) recent: &'a RecentWrites,
     /// The number of the newest entry.
     pub(crate) newest: Seq,
+    /// The time by which all conditions of the group are judged.
+    pub(crate) time: Millis,
 }
 
 impl<'a> GroupWrites<'a> {
@@ -79,10 +82,11 @@ impl<'a> Decider<'a, '_> {
             {
                 Decision::CheckAgain
             }
+            Terms::AllIf { until, .. } if *until <= self.state.time => Decision::CheckAgain,
             Terms::EachIfAbsent { .. } => self.insert_each(request, &mut written),
             Terms::AllIf { requirements, .. } => {
                 let mut required = entries(requirements);
-                let failed = required.find(|entry| !self.has(entry.key, entry.new_value()));
+                let failed = required.find(|entry| !self.has(entry.key, entry.value_at(0)));
                 failed.map_or(Decision::All, |entry| Decision::Failed(Value::copied(entry.key)))
             }
             Terms::AllIfUnchanged { reads, checked, at_most } => {
@@ -110,7 +114,8 @@ impl<'a> Decider<'a, '_> {
         if self.is_alone {
             return;
         }
-        self.changes.extend(entries(ops).map(|entry| (entry.key, entry.new_value())));
+        let time = self.state.time;
+        self.changes.extend(entries(ops).map(|entry| (entry.key, entry.value_at(time))));
     }
 
     fn insert_each(&mut self, request: &'a Request, written: &mut Written) -> Decision {
@@ -118,7 +123,7 @@ impl<'a> Decider<'a, '_> {
         for entry in entries(&request.ops) {
             let is_absent = self.has(entry.key, None);
             if is_absent {
-                self.changes.insert(entry.key, entry.new_value());
+                self.changes.insert(entry.key, entry.value_at(self.state.time));
                 inserted.push(entry);
             }
             decisions.push(is_absent);
@@ -139,8 +144,7 @@ impl<'a> Decider<'a, '_> {
             .filter(|memtable| memtable.may_contain(&key))
             .filter_map(|memtable| memtable.get(key.bytes(), Seq::MAX));
         match newest.next() {
-            Some((EntryKind::Put, value)) => expected == Some(&value),
-            Some((EntryKind::Delete, _)) => expected.is_none(),
+            Some(stored) => stored.value_at(self.state.time).as_deref() == expected,
             None => true,
         }
     }

@@ -13,6 +13,7 @@ use super::background::{Places, discard, fit_ingested, flush, flush_all_sealed, 
 use super::inner::DbInner;
 use crate::compaction::{Busy, MergeContext, Occupied, Outputs};
 use crate::error::{Error, Result};
+use crate::expiry::{Expiry, NEVER, stored};
 use crate::key::{EntryKind, EntryRef, check_lengths};
 use crate::ledger::Activity;
 use crate::sstable::{OpenTable, TableSettings, TableWriter};
@@ -47,10 +48,10 @@ impl NewTables {
 }
 
 impl DbInner {
-    /// Returns the number of pairs.
+    /// Returns the number of pairs. Those without an expiry take the default.
     pub(crate) fn ingest<K, V, E>(
         &self,
-        pairs: impl IntoIterator<Item = result::Result<(K, V), E>>,
+        pairs: impl IntoIterator<Item = result::Result<(K, V, Option<Expiry>), E>>,
     ) -> result::Result<u64, E>
     where
         K: AsRef<[u8]>,
@@ -71,19 +72,36 @@ impl DbInner {
             ..MergeContext::of_flush(&self.env, &settings, &filter_for, self.options.ignore_filters)
         };
         let mut outputs = Outputs::new(&context);
-        let mut count = 0;
+        let (mut count, mut has_expiries, mut expired_writes) = (0, false, 0);
         for pair in pairs {
-            let (key, value) = pair?;
+            let (key, value, expiry) = pair?;
             // The iterator may have closed the store, or forked.
             self.check_writable()?;
             if count % PAIRS == 0 {
                 self.env.birth.check_process()?;
             }
             count += 1;
-            add(&mut outputs, key.as_ref(), value.as_ref())?;
+            let (key, value) = (key.as_ref(), value.as_ref());
+            check(&outputs, key, value)?;
+            let expiry = expiry.map(Expiry::stored).or_else(|| self.env.time.default_expiry());
+            match expiry {
+                None | Some(NEVER) => {
+                    outputs.add(EntryRef { key, seq: 0, kind: EntryKind::Put, value })?;
+                }
+                Some(expiry) => {
+                    expired_writes += u64::from(expiry <= self.env.time.now());
+                    let (kind, value) = (EntryKind::Expiring, &stored(expiry, value));
+                    outputs.add(EntryRef { key, seq: 0, kind, value })?;
+                    has_expiries = true;
+                }
+            }
+        }
+        if has_expiries {
+            self.begin_expiry()?;
         }
         let tables = NewTables(outputs.finish()?);
         self.install_ingested(tables)?;
+        self.env.ledger.count(Activity { expired_writes, ..Activity::default() });
         Ok(count)
     }
 
@@ -166,10 +184,10 @@ impl DbInner {
     }
 }
 
-fn add(outputs: &mut Outputs<'_>, key: &[u8], value: &[u8]) -> Result<()> {
-    check_lengths(key, value)?;
+fn check(outputs: &Outputs<'_>, key: &[u8], value: &[u8]) -> Result<()> {
+    check_lengths(key.len(), value.len())?;
     if let Some(before) = outputs.last_key().filter(|&before| key <= before) {
         return Err(Error::Unsorted { key: Value::copied(key), before: Value::copied(before) });
     }
-    outputs.add(EntryRef { key, seq: 0, kind: EntryKind::Put, value })
+    Ok(())
 }

@@ -19,7 +19,7 @@ use crate::names::FileName;
 use crate::options::Options;
 use crate::sstable::{OpenTable, Table, TableEnv, TableFilter, TableSettings};
 use crate::sync::{AtomicBool, Mutex, Ordering, spawn};
-use crate::version::{Edit, LiveTable, Manifest, StoreSettings};
+use crate::version::{Edit, LiveTable, Manifest, StoreSettings, TableSet};
 use crate::view::{ReadView, Views};
 use crate::wal::LogError;
 
@@ -160,16 +160,36 @@ impl DbInner {
         let mut manifest = self.manifest.lock();
         let settings = StoreSettings { policy, ..self.filters.settings() };
         if manifest.set().settings != settings {
-            let features = settings.required_features();
-            if !manifest.has_features(features) {
+            let set = TableSet { settings, ..manifest.set().clone() };
+            if manifest.allows(&set) {
+                let edit = Edit { settings: Some(settings), ..Edit::default() };
+                self.record(&mut manifest, edit, |_| ())?;
+            } else {
                 self.health.check_poison()?;
-                let rewritten = self.rewrite_manifest(&mut manifest, features);
+                let rewritten = self.rewrite_manifest(&mut manifest, set);
                 rewritten.map_err(|error| self.poison_if_broken(error))?;
             }
-            let edit = Edit { settings: Some(settings), ..Edit::default() };
-            self.record(&mut manifest, edit, |_| ())?;
         }
         self.filters.set_policy(policy);
+        Ok(())
+    }
+
+    /// Makes the manifest say that the store has expiring entries, before the first one is written.
+    pub(crate) fn begin_expiry(&self) -> Result<()> {
+        let time = &self.env.time;
+        if time.is_used() {
+            return Ok(());
+        }
+        // Held meanwhile, as for another policy.
+        let _store = self.health.directory_lock()?;
+        let mut manifest = self.manifest.lock();
+        if !time.is_used() {
+            self.health.check_poison()?;
+            let set = TableSet { time: Some(time.now()), ..manifest.set().clone() };
+            let rewritten = self.rewrite_manifest(&mut manifest, set);
+            rewritten.map_err(|error| self.poison_if_broken(error))?;
+            time.begin();
+        }
         Ok(())
     }
 
@@ -187,6 +207,7 @@ impl DbInner {
     ) -> Result<()> {
         self.health.check_poison()?;
         edit.next_file = Some(self.env.next_file());
+        edit.time = self.env.time.recorded();
         manifest.record(&edit).map_err(|error| self.poison_if_broken(error))?;
         self.views.change(change);
         if self.env.filter_memory.budget().is_some() {
@@ -195,21 +216,22 @@ impl DbInner {
         self.scheduler.wake_waiters();
         if manifest.wants_rewriting() {
             // If it is refused, the old manifest stays in use, and the next edit tries again.
-            if let Err(LogError::Broken(error)) = self.rewrite_manifest(manifest, 0) {
+            let set = manifest.set().clone();
+            if let Err(LogError::Broken(error)) = self.rewrite_manifest(manifest, set) {
                 self.poison(error);
             }
         }
         Ok(())
     }
 
-    /// Continues in a new manifest, in which edits may need these features.
+    /// Continues in a new manifest, with this set.
     fn rewrite_manifest(
         &self,
         manifest: &mut Manifest,
-        features: u32,
+        set: TableSet,
     ) -> std::result::Result<(), LogError> {
         let _store = self.health.directory_lock().map_err(LogError::Refused)?;
-        let old = manifest.rewrite(&self.env.dir, self.env.new_file_number(), features)?;
+        let old = manifest.rewrite(&self.env.dir, self.env.new_file_number(), set)?;
         self.remove(FileName::Manifest(old));
         Ok(())
     }
@@ -273,7 +295,12 @@ impl DbInner {
         let check = || self.health.check_poison();
         let ended = check().and_then(|()| self.close_earlier_logs(check)).and_then(|()| {
             let Writer { log, next_seq, .. } = &mut *writer;
-            log.finish(0, *next_seq).map_err(|error| self.poison_if_broken(error))
+            log.finish(0, *next_seq).map_err(|error| self.poison_if_broken(error))?;
+            // The time of the close. Without expiring entries no close waits for the manifest.
+            if !self.env.time.is_used() {
+                return Ok(());
+            }
+            self.record(&mut self.manifest.lock(), Edit::default(), |_| ())
         });
         self.next_log.remove();
         self.health.unlock();

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::background::Scheduler;
 use super::inner::DbInner;
 use crate::error::Result;
+use crate::expiry::{Expiry, Moment, Stored};
 use crate::filter::PrefixExtractor;
 use crate::fork::Birth;
 use crate::iter::{Cursor, Direction, MergeCursor};
-use crate::key::{EntryKind, Seq};
 use crate::key_range::{KeyBounds, borrowed};
 use crate::ledger::Activity;
 use crate::lookup::Lookups;
@@ -42,7 +42,7 @@ pub struct Range {
 /// A scan of a store that is open.
 pub(crate) struct Scan {
     view: Arc<ReadView>,
-    seq: Seq,
+    moment: Moment,
     birth: Birth,
     bounds: KeyBounds,
     prefix: Option<Arc<PrefixProbe>>,
@@ -73,15 +73,15 @@ impl fmt::Debug for Scan {
 impl DbInner {
     pub(crate) fn scan(
         &self,
-        snapshot: Option<Seq>,
+        snapshot: Option<Moment>,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
         lock: Arc<dyn FileLock>,
     ) -> Scan {
-        // The view before the sequence number, as in lookups.
+        // The view before the moment, as in lookups.
         let view = self.views.load_full();
-        let seq = snapshot.unwrap_or_else(|| self.sequences.newest());
+        let moment = snapshot.unwrap_or_else(|| self.now());
         let extractor = self.filters.extractor();
-        let scan = Scan::new(&self.env, self.lookups(), extractor, view, seq, bounds);
+        let scan = Scan::new(&self.env, self.lookups(), extractor, view, moment, bounds);
         let sealer = snapshot.is_none().then(|| Arc::clone(&self.scheduler));
         Scan { is_newest: snapshot.is_none(), sealer, lock: Some(lock), ..scan }
     }
@@ -94,7 +94,7 @@ impl Scan {
         lookups: Lookups<'_>,
         extractor: Option<PrefixExtractor>,
         view: Arc<ReadView>,
-        seq: Seq,
+        moment: Moment,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
     ) -> Self {
         let bounds = (bounds.0.map(<[u8]>::to_vec), bounds.1.map(<[u8]>::to_vec));
@@ -105,7 +105,7 @@ impl Scan {
         });
         Self {
             view,
-            seq,
+            moment,
             birth: env.birth,
             bounds,
             prefix: prefix.map(Arc::new),
@@ -119,20 +119,26 @@ impl Scan {
         }
     }
 
-    fn step(&mut self, direction: Direction) -> Result<Option<(Value, Value)>> {
+    fn step(&mut self, direction: Direction) -> Result<Option<Item>> {
         self.birth.check()?;
         let cursor = match direction.pick(&mut self.front, &mut self.back) {
             Some(cursor) => cursor,
             none => {
                 let bounds = borrowed(&self.bounds);
-                none.insert(merge(&self.view, self.seq, direction, bounds, self.prefix.as_ref())?)
+                none.insert(merge(
+                    &self.view,
+                    self.moment,
+                    direction,
+                    bounds,
+                    self.prefix.as_ref(),
+                )?)
             }
         };
         cursor.counted = 0;
         if direction == Direction::Forward && std::mem::take(&mut self.passed) {
             cursor.advance()?;
         }
-        let mut step = Step::new(cursor, self.seq);
+        let mut step = Step::new(cursor, self.moment);
         let next = match direction {
             Direction::Forward => step.next_forward(&mut self.bounds)?,
             Direction::Backward => step.next_backward(&mut self.bounds)?,
@@ -145,7 +151,8 @@ impl Scan {
             self.env.ledger.count(Activity { hidden_passed, ..Activity::default() });
         }
         // Tables may be newer while an ingest is not visible yet.
-        if singly >= MANY_HIDDEN && self.is_newest && self.view.version.newest() <= self.seq {
+        if singly >= MANY_HIDDEN && self.is_newest && self.view.version.newest() <= self.moment.seq
+        {
             self.note_hole(direction, bound, next.is_some());
         }
         if counted >= SEALED_HIDDEN
@@ -163,7 +170,20 @@ impl Scan {
         let near = bound.unwrap_or_else(|| moved.clone());
         // The bound excludes the item: the hole ends before it, too.
         let far = if found { moved.clone() } else { other.clone() };
-        self.view.hole.note(direction.pick((near.clone(), far.clone()), (far, near)), self.seq);
+        self.view.hole.note(direction.pick((near.clone(), far.clone()), (far, near)), self.moment);
+    }
+}
+
+/// An item of a scan, which has not expired.
+#[derive(Debug)]
+struct Item {
+    key: Value,
+    stored: Stored,
+}
+
+impl Item {
+    fn pair(self) -> (Value, Value) {
+        (self.key, self.stored.into_value())
     }
 }
 
@@ -172,7 +192,17 @@ impl Range {
         Self { scan, ended: false }
     }
 
-    fn item(&mut self, direction: Direction) -> Option<Result<(Value, Value)>> {
+    /// The next key and value, and when the key expires.
+    pub fn next_with_expiry(&mut self) -> Option<Result<(Value, Value, Expiry)>> {
+        let item = self.item(Direction::Forward)?;
+        Some(item.map(|item| {
+            let expiry = Expiry::of_stored(item.stored.expiry());
+            let (key, value) = item.pair();
+            (key, value, expiry)
+        }))
+    }
+
+    fn item(&mut self, direction: Direction) -> Option<Result<Item>> {
         if self.ended {
             return None;
         }
@@ -190,13 +220,13 @@ impl Iterator for Range {
     type Item = Result<(Value, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.item(Direction::Forward)
+        self.item(Direction::Forward).map(|item| item.map(Item::pair))
     }
 }
 
 impl DoubleEndedIterator for Range {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.item(Direction::Backward)
+        self.item(Direction::Backward).map(|item| item.map(Item::pair))
     }
 }
 
@@ -204,7 +234,7 @@ impl std::iter::FusedIterator for Range {}
 
 fn merge(
     view: &ReadView,
-    seq: Seq,
+    moment: Moment,
     direction: Direction,
     bounds: (Bound<&[u8]>, Bound<&[u8]>),
     prefix: Option<&Arc<PrefixProbe>>,
@@ -215,7 +245,7 @@ fn merge(
     let in_use = in_use.entry().is_some().then(|| Box::new(in_use));
     let mut cursors: Vec<Box<dyn Cursor>> = Vec::new();
     // The counts of a prefix are those of its whole bounds.
-    let hole = view.hole.at(seq, direction, bounds).filter(|_| prefix.is_none());
+    let hole = view.hole.at(moment, direction, bounds).filter(|_| prefix.is_none());
     let rest = hole.as_ref().map_or(Some(bounds), |hole| hole.rest(direction, bounds));
     if let Some(rest) = rest {
         for memtable in &view.sealed {
@@ -258,20 +288,20 @@ impl Hidden {
 /// The search for the next item.
 struct Step<'a> {
     merged: &'a mut MergeCursor,
-    seq: Seq,
+    moment: Moment,
     hidden: Hidden,
     /// The number of singly passed entries at which leaves are tried.
     next_attempt: usize,
 }
 
 impl<'a> Step<'a> {
-    fn new(merged: &'a mut MergeCursor, seq: Seq) -> Self {
-        Self { merged, seq, hidden: Hidden::default(), next_attempt: BEFORE_LEAVES }
+    fn new(merged: &'a mut MergeCursor, moment: Moment) -> Self {
+        Self { merged, moment, hidden: Hidden::default(), next_attempt: BEFORE_LEAVES }
     }
 
     /// The next pair. The lower bound moves to its key: there the other direction must stop. The cursor stays at
     /// the pair, so that no block is read before it is needed.
-    fn next_forward(&mut self, bounds: &mut KeyBounds) -> Result<Option<(Value, Value)>> {
+    fn next_forward(&mut self, bounds: &mut KeyBounds) -> Result<Option<Item>> {
         while let Some(entry) = self.merged.entry() {
             // The newest visible entry of a key comes first, and hides the others.
             let is_older = matches!(&bounds.0, Bound::Excluded(last) if last == entry.key);
@@ -279,19 +309,20 @@ impl<'a> Step<'a> {
             if !is_older && is_beyond(bounds.1.as_ref(), Direction::Forward, entry.key) {
                 break;
             }
-            if is_older || entry.seq > self.seq {
+            if is_older || entry.seq > self.moment.seq {
                 self.pass_version()?;
                 continue;
             }
-            if entry.kind == EntryKind::Put {
+            if entry.value_at(self.moment.time).is_some() {
                 exclude(&mut bounds.0, entry.key);
-                return Ok(Some((self.merged.key(), self.merged.value())));
+                let stored = Stored { kind: entry.kind, value: self.merged.value() };
+                return Ok(Some(Item { key: self.merged.key(), stored }));
             }
             match &self.hidden.bound {
                 Some(_) => exclude(&mut bounds.0, entry.key),
                 None => {
-                    let tombstone = Bound::Excluded(entry.key.to_vec());
-                    self.hidden.bound = Some(std::mem::replace(&mut bounds.0, tombstone));
+                    let passed = Bound::Excluded(entry.key.to_vec());
+                    self.hidden.bound = Some(std::mem::replace(&mut bounds.0, passed));
                 }
             }
             self.merged.pass()?;
@@ -302,35 +333,35 @@ impl<'a> Step<'a> {
     }
 
     /// As [`next_forward`](Self::next_forward), with the bounds exchanged. The cursor leaves the pair.
-    fn next_backward(&mut self, bounds: &mut KeyBounds) -> Result<Option<(Value, Value)>> {
+    fn next_backward(&mut self, bounds: &mut KeyBounds) -> Result<Option<Item>> {
         while let Some(entry) = self.merged.entry() {
             if is_beyond(bounds.0.as_ref(), Direction::Backward, entry.key) {
                 break;
             }
             let key = self.merged.key();
-            let mut newest: Option<(EntryKind, Value)> = None;
+            let mut newest: Option<Stored> = None;
             // All entries of the key. The newest visible entry comes last.
             let mut versions = 0;
             while let Some(entry) = self.merged.entry()
                 && key == entry.key
             {
-                if entry.seq <= self.seq {
-                    newest = Some((entry.kind, self.merged.value()));
+                if entry.seq <= self.moment.seq {
+                    newest = Some(Stored { kind: entry.kind, value: self.merged.value() });
                 }
                 versions += 1;
                 if versions < FEW_VERSIONS {
                     self.merged.pass()?;
                 } else {
-                    self.merged.skip_versions(self.seq)?;
+                    self.merged.skip_versions(self.moment.seq)?;
                 }
             }
-            if let Some((EntryKind::Put, value)) = newest {
+            if let Some(stored) = newest.filter(|stored| stored.is_value_at(self.moment.time)) {
                 self.hidden.add(versions - 1);
                 if self.hidden.singly >= MANY_HIDDEN {
                     self.hidden.bound = Some(bounds.1.clone());
                 }
                 exclude(&mut bounds.1, &key);
-                return Ok(Some((key, value)));
+                return Ok(Some(Item { key, stored }));
             }
             self.hidden.add(versions);
             self.pass_leaves(bounds.0.as_ref());
@@ -343,7 +374,7 @@ impl<'a> Step<'a> {
         if self.hidden.singly < FEW_VERSIONS {
             self.merged.pass()?;
         } else {
-            self.merged.skip_versions(self.seq)?;
+            self.merged.skip_versions(self.moment.seq)?;
         }
         self.hidden.add(1);
         Ok(())
@@ -359,7 +390,7 @@ impl<'a> Step<'a> {
             Bound::Included(key) | Bound::Excluded(key) => Some(key.as_slice()),
             Bound::Unbounded => None,
         };
-        self.hidden.passed += self.merged.pass_hidden(self.seq, limit);
+        self.hidden.passed += self.merged.pass_hidden(self.moment.seq, limit);
     }
 }
 

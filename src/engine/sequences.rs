@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::expiry::{Millis, Moment};
 use crate::key::Seq;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
@@ -10,8 +11,8 @@ pub(crate) struct Sequences {
     newest: AtomicU64,
     /// All entries up to this are known to be synced.
     synced: AtomicU64,
-    /// The number of snapshots by sequence number.
-    snapshots: Mutex<BTreeMap<Seq, usize>>,
+    /// The number of snapshots by sequence number, and the earliest time of these. Times ascend with the numbers.
+    snapshots: Mutex<BTreeMap<Seq, (usize, Millis)>>,
 }
 
 impl Sequences {
@@ -39,17 +40,18 @@ impl Sequences {
         self.synced.fetch_max(seq, Ordering::Release);
     }
 
-    /// The sequence number of a new snapshot. Compactions keep the entries that it sees until its release.
-    pub(crate) fn take_snapshot(&self) -> Seq {
+    /// Registers a new snapshot at the moment `now`. Compactions keep the values that it sees until its release.
+    pub(crate) fn take_snapshot(&self, now: impl FnOnce() -> Moment) -> Moment {
         let mut snapshots = self.snapshots.lock();
-        let seq = self.newest();
-        *snapshots.entry(seq).or_insert(0) += 1;
-        seq
+        let moment = now();
+        let (count, _) = snapshots.entry(moment.seq).or_insert((0, moment.time));
+        *count += 1;
+        moment
     }
 
     pub(crate) fn release_snapshot(&self, seq: Seq) {
         let mut snapshots = self.snapshots.lock();
-        if let Some(count) = snapshots.get_mut(&seq) {
+        if let Some((count, _)) = snapshots.get_mut(&seq) {
             *count -= 1;
             if *count == 0 {
                 snapshots.remove(&seq);
@@ -57,11 +59,13 @@ impl Sequences {
         }
     }
 
-    pub(crate) fn snapshots(&self) -> Vec<Seq> {
-        self.snapshots.lock().keys().copied().collect()
+    pub(crate) fn snapshots(&self) -> Vec<Moment> {
+        let snapshots = self.snapshots.lock();
+        snapshots.iter().map(|(&seq, &(_, time))| Moment { seq, time }).collect()
     }
 
-    pub(crate) fn oldest_snapshot(&self) -> Option<Seq> {
-        self.snapshots.lock().first_key_value().map(|(seq, _)| *seq)
+    pub(crate) fn oldest_snapshot(&self) -> Option<Moment> {
+        let snapshots = self.snapshots.lock();
+        snapshots.first_key_value().map(|(&seq, &(_, time))| Moment { seq, time })
     }
 }

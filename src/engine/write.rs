@@ -10,6 +10,7 @@ use super::inner::DbInner;
 use crate::batch::{Batch, Encoded, for_each_entry};
 use crate::error::{Error, Result};
 use crate::key::Seq;
+use crate::ledger::Activity;
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::sync::sleep;
 use crate::view::ReadView;
@@ -25,7 +26,7 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 impl DbInner {
     pub(crate) fn write(&self, batch: Batch, durability: Durability) -> Result<()> {
         self.check_writable()?;
-        let batch = batch.into_encoded()?;
+        let batch = self.encode(batch)?;
         if !batch.requirements.is_empty() {
             let failed = self.write_if(batch, durability)?;
             return failed.map_or(Ok(()), |key| Err(Error::ConditionFailed { key }));
@@ -36,6 +37,20 @@ impl DbInner {
         }
         let request = Request::new(ops, entries, durability);
         self.submit(request)
+    }
+
+    /// The batch as it is written.
+    pub(crate) fn encode(&self, batch: Batch) -> Result<Encoded> {
+        let time = &self.env.time;
+        let encoded = batch.into_encoded(time.default_expiry())?;
+        if encoded.has_expiries {
+            let (expiring, expired_writes) = encoded.expiring(time.now());
+            if expiring > 0 {
+                self.begin_expiry()?;
+            }
+            self.env.ledger.count(Activity { expired_writes, ..Activity::default() });
+        }
+        Ok(encoded)
     }
 
     #[inline]
@@ -58,7 +73,8 @@ impl DbInner {
         let view = self.views.load();
         let mut seq = writer.next_seq;
         let (hash_key, recent) = (&self.env.hash_key, &writer.recent);
-        let state = State { view: &view, hash_key, recent, newest: seq - 1 };
+        let time = self.now().time;
+        let state = State { view: &view, hash_key, recent, newest: seq - 1, time };
         let writes = GroupWrites::decide(group, state);
         let records = writes.iter().filter(|(_, entries)| *entries > 0).map(|(ops, entries)| {
             let first = seq;
@@ -231,7 +247,7 @@ impl DbInner {
             view.memtable.log() == log && view.sealed.is_empty()
         };
         let newest = self.sequences.newest();
-        let is_kept = self.sequences.oldest_snapshot().is_some_and(|oldest| oldest < newest);
+        let is_kept = self.sequences.oldest_snapshot().is_some_and(|oldest| oldest.seq < newest);
         let seals = is_wanted && !is_kept;
         if seals {
             self.seal(writer)?;

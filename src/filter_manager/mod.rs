@@ -23,7 +23,8 @@ use criba_filter::store::Recipe;
 
 #[derive(Debug)]
 pub(crate) struct FilterManager {
-    extractor: Option<PrefixExtractor>,
+    /// With the policy of the opening.
+    settings: StoreSettings,
     state: Mutex<State>,
 }
 
@@ -36,8 +37,8 @@ struct State {
 
 impl FilterManager {
     pub(crate) fn new(settings: StoreSettings) -> Self {
-        let StoreSettings { policy, extractor } = settings;
-        Self { extractor, state: Mutex::new(State { policy, budget_is_due: false }) }
+        let state = State { policy: settings.policy, budget_is_due: false };
+        Self { settings, state: Mutex::new(state) }
     }
 
     pub(crate) fn policy(&self) -> FilterPolicy {
@@ -45,11 +46,11 @@ impl FilterManager {
     }
 
     pub(crate) fn extractor(&self) -> Option<PrefixExtractor> {
-        self.extractor
+        self.settings.extractor
     }
 
     pub(crate) fn settings(&self) -> StoreSettings {
-        StoreSettings { policy: self.policy(), extractor: self.extractor }
+        StoreSettings { policy: self.policy(), ..self.settings }
     }
 
     /// Sets the policy for all later filters.
@@ -59,7 +60,7 @@ impl FilterManager {
 
     /// The recipe for the L0 table of a flush.
     pub(crate) fn recipe_for_flush(&self, version: &Version, table: KeyCounts) -> Option<Recipe> {
-        let mut keys = LevelKeys::of(version, self.extractor);
+        let mut keys = LevelKeys::of(version, self.extractor());
         keys.add(0, table);
         self.policy().plan(&keys.tables()).recipe(&Share { hashed: table.hashed(), load: 1.0 })
     }
@@ -73,7 +74,7 @@ impl FilterManager {
         table: KeyCounts,
         all: u64,
     ) -> Option<Recipe> {
-        let mut keys = LevelKeys::of(version, self.extractor);
+        let mut keys = LevelKeys::of(version, self.extractor());
         keys.add_alike(level, table, all.div_ceil(table.keys.max(1)));
         let load = keys.load(level, table.keys);
         self.policy().plan(&keys.tables()).recipe(&Share { hashed: table.hashed(), load })
@@ -87,9 +88,9 @@ impl FilterManager {
         output_level: usize,
     ) -> impl Fn(KeyCounts) -> Option<Recipe> + use<> {
         let keys =
-            LevelKeys::of(version, self.extractor).after(inputs, output_level, self.extractor);
+            LevelKeys::of(version, self.extractor()).after(inputs, output_level, self.extractor());
         let plan = self.policy().plan(&keys.tables());
-        let all_counted = inputs.iter().all(|(_, live)| live.prefixes(self.extractor).is_some());
+        let all_counted = inputs.iter().all(|(_, live)| live.prefixes(self.extractor()).is_some());
         move |table| {
             let load = keys.load(output_level, table.keys);
             if all_counted {
@@ -109,8 +110,8 @@ impl FilterManager {
         let levels = LevelKeys::of(version, None);
         let (mut ids, mut shares) = (Vec::new(), Vec::new());
         for (level, live) in version.tables() {
-            let (id, table) = (live.table.id(), live.key_counts(self.extractor));
-            let known = live.prefixes(self.extractor);
+            let (id, table) = (live.table.id(), live.key_counts(self.extractor()));
+            let known = live.prefixes(self.extractor());
             let prefixes = known.or_else(|| counted.get(&id).copied()).unwrap_or(0);
             let table = KeyCounts { prefixes, ..table };
             ids.push(id);

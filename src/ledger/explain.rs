@@ -37,6 +37,8 @@ pub enum Outcome {
     UnfilteredFound,
     /// Without a usable filter; the table does not hold the key.
     UnfilteredNotFound,
+    /// The table holds the key's entry, which has expired; whatever the filter said.
+    Expired,
     /// The block is unreadable or damaged, and the lookup failed.
     Failed,
 }
@@ -151,6 +153,7 @@ impl From<TableStep> for Counts {
             Outcome::FalsePositive => &mut counts.false_positives,
             Outcome::UnfilteredFound => &mut counts.unfiltered_found,
             Outcome::UnfilteredNotFound => &mut counts.unfiltered_not_found,
+            Outcome::Expired => &mut counts.expired,
             Outcome::Failed => &mut counts.failed,
         };
         *counter = 1;
@@ -179,6 +182,7 @@ impl fmt::Display for Step {
                     (Verdict::No, _) => ": the filter says no",
                     (_, None) => ": does not hold the key",
                     (_, Some(EntryKind::Put)) => ": holds the key",
+                    (_, Some(EntryKind::Expiring)) => ": holds the key with an expiry",
                     (_, Some(EntryKind::Delete)) => ": holds a tombstone",
                 })
             }
@@ -199,7 +203,7 @@ impl fmt::Display for Step {
                     write!(f, ", block of {} bytes at {} {source}", block.bytes, block.offset)?;
                 }
                 let holds = match found {
-                    Some(EntryKind::Put) => "holds the key",
+                    Some(EntryKind::Put | EntryKind::Expiring) => "holds the key",
                     Some(EntryKind::Delete) => "holds a tombstone",
                     None => "holds newer versions only",
                 };
@@ -211,6 +215,7 @@ impl fmt::Display for Step {
                     }
                     Outcome::UnfilteredFound => write!(f, ", {holds}"),
                     Outcome::UnfilteredNotFound => write!(f, ", does not hold the key"),
+                    Outcome::Expired => write!(f, ", {holds}, which has expired"),
                     Outcome::Failed => write!(f, ", which failed"),
                 }
             }

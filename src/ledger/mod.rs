@@ -96,6 +96,8 @@ counts! {
         unfiltered_found,
         /// Probes without a usable filter of tables that do not hold the key.
         unfiltered_not_found,
+        /// Probes of tables that hold the key's entry, which has expired.
+        expired,
         /// The block is unreadable or damaged, and the lookup failed.
         failed,
         /// Probes of a table whose filter cannot be trusted.
@@ -116,6 +118,7 @@ impl Counts {
             + self.true_positives
             + self.false_positives
             + self.unfiltered()
+            + self.expired
             + self.failed
     }
 
@@ -190,6 +193,14 @@ counts! {
         flushes,
         /// Compactions that rewrote tables.
         compactions,
+        /// Expired entries that merges dropped: their keys left the filters.
+        expired_dropped,
+        /// Expired entries that merges replaced by tombstones, because older entries of their keys may exist.
+        expired_to_tombstones,
+        /// Tables removed without being read, because all of their entries had expired.
+        tables_expired,
+        /// Entries that had expired when they were written.
+        expired_writes,
         /// Tables moved down a level without a rewrite, with their filters.
         tables_moved,
         /// Tables installed by [`Db::ingest`](crate::Db::ingest).

@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::search::Search;
-use super::{Lookups, Trace};
-use crate::key::Seq;
+use super::{Lookups, Trace, When};
 use crate::ledger::{Activity, Ledger, Step, TableStep};
 use crate::sync::Instant;
 use crate::view::ReadView;
@@ -51,7 +50,7 @@ impl<'e> ReadAhead<'e> {
         &mut self,
         lookups: Lookups<'_>,
         view: &ReadView,
-        seq: Seq,
+        when: &When<'_>,
         keys: &[K],
         done: usize,
     ) {
@@ -67,7 +66,7 @@ impl<'e> ReadAhead<'e> {
                 break;
             }
             wave.until += 1;
-            let search = Search::new(lookups, view, seq, key.as_ref());
+            let search = Search::new(lookups, view, when, key.as_ref());
             let Some((table, block)) = search.first_read() else { continue };
             let place = (table.id(), block.offset);
             if wave.announced.contains(&place) {

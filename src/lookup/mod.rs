@@ -6,8 +6,10 @@ mod search;
 use self::ahead::ReadAhead;
 use self::search::{Passed, Search};
 
+use std::cell::OnceCell;
+
 use crate::error::Result;
-use crate::key::{EntryKind, Seq};
+use crate::expiry::{Moment, Stored};
 use crate::ledger::{Explanation, Step};
 use crate::sstable::TableEnv;
 use crate::value::Value;
@@ -46,6 +48,28 @@ pub enum Membership {
     Maybe,
 }
 
+/// The moment of lookups.
+pub(crate) enum When<'a> {
+    At(Moment),
+    /// Now: determined when the first entry is searched for. Most lookups of absent keys come to none, and need no
+    /// clock.
+    Now(&'a dyn Fn() -> Moment, OnceCell<Moment>),
+}
+
+impl<'a> When<'a> {
+    pub(crate) fn now(moment: &'a dyn Fn() -> Moment) -> Self {
+        Self::Now(moment, OnceCell::new())
+    }
+
+    #[inline]
+    pub(crate) fn moment(&self) -> Moment {
+        match self {
+            Self::At(moment) => *moment,
+            Self::Now(now, moment) => *moment.get_or_init(now),
+        }
+    }
+}
+
 /// Lookups in a view.
 #[derive(Clone, Copy)]
 pub(crate) struct Lookups<'e> {
@@ -59,28 +83,37 @@ impl Lookups<'_> {
     pub(crate) fn get(
         self,
         view: &ReadView,
-        seq: Seq,
+        when: &When<'_>,
         key: &[u8],
         trace: &mut impl Trace,
     ) -> Result<Option<Value>> {
-        Search::new(self, view, seq, key).value(trace)
+        let stored = Search::new(self, view, when, key).find(trace)?;
+        Ok(stored.map(Stored::into_value))
     }
 
     /// See [`Db::explain`](crate::Db::explain).
-    pub(crate) fn explain(self, view: &ReadView, seq: Seq, key: &[u8]) -> Result<Explanation> {
+    pub(crate) fn explain(
+        self,
+        view: &ReadView,
+        when: &When<'_>,
+        key: &[u8],
+    ) -> Result<Explanation> {
         let mut steps = Vec::new();
-        let value = self.get(view, seq, key, &mut steps)?;
+        let value = self.get(view, when, key, &mut steps)?;
         Ok(Explanation { value, steps })
     }
 
-    /// The values of many keys. Prefetches the filters of several keys, then looks these keys up. Announces the
+    /// The values of many keys, each as `take` makes it of what is stored. Prefetches the filters of several keys, then looks these keys up. Announces the
     /// blocks of the next keys while reads are slow.
-    pub(crate) fn get_many<K: AsRef<[u8]>>(
+    pub(crate) fn get_many<K: AsRef<[u8]>, T>(
         self,
         view: &ReadView,
-        seq: Seq,
+        when: &When<'_>,
         keys: &[K],
-    ) -> Result<Vec<Option<Value>>> {
+        take: impl Fn(Stored) -> T,
+    ) -> Result<Vec<Option<T>>> {
+        // All keys at one moment: before the first filter, which may deny what is written later.
+        let when = &When::At(when.moment());
         // With a large L0, one key alone has enough filters to prefetch.
         let at_once = if view.version.level(0).len() < IN_FLIGHT / 2 { IN_FLIGHT } else { 1 };
         let mut values = Vec::with_capacity(keys.len());
@@ -88,26 +121,26 @@ impl Lookups<'_> {
         let mut ahead = ReadAhead::new(self);
         for chunk in keys.chunks(at_once) {
             searches.clear();
-            searches.extend(chunk.iter().map(|key| Search::new(self, view, seq, key.as_ref())));
+            searches.extend(chunk.iter().map(|key| Search::new(self, view, when, key.as_ref())));
             if at_once > 1 {
                 searches.iter().for_each(Search::prefetch);
             }
             for search in &searches {
                 if ahead.slow {
-                    ahead.announce(self, view, seq, keys, values.len());
+                    ahead.announce(self, view, when, keys, values.len());
                 }
-                values.push(search.value(&mut ahead)?);
+                values.push(search.find(&mut ahead)?.map(&take));
             }
         }
         Ok(values)
     }
 
-    /// See [`Db::may_contain`](crate::Db::may_contain). A tombstone in a memtable is a "no". A tombstone in a
-    /// table is a "maybe": filters contain the keys of tombstones. Counts nothing.
-    pub(crate) fn may_contain(self, view: &ReadView, seq: Seq, key: &[u8]) -> Membership {
-        let search = Search::new(self, view, seq, key);
+    /// See [`Db::may_contain`](crate::Db::may_contain). A tombstone or expired entry in a memtable is a "no",
+    /// in a table a "maybe": filters contain their keys. Counts nothing.
+    pub(crate) fn may_contain(self, view: &ReadView, when: &When<'_>, key: &[u8]) -> Membership {
+        let search = Search::new(self, view, when, key);
         let may = match search.in_memtables(&mut Passed::default(), &mut ()) {
-            Some((kind, _)) => kind == EntryKind::Put,
+            Some(stored) => stored.value_at(when.moment().time).is_some(),
             None => search.next_maybe(0).is_some(),
         };
         if may { Membership::Maybe } else { Membership::No }

@@ -1,13 +1,12 @@
 //! The search for one key. It goes from one candidate to the next whose filter does not deny the key.
 
-use super::{Lookups, Trace};
+use super::{Lookups, Trace, When};
 use crate::error::Result;
+use crate::expiry::{Moment, Stored};
 use crate::filter::LookupKey;
-use crate::key::{EntryKind, Seq};
 use crate::ledger::{Activity, Outcome, Step, TableStep, Verdict};
 use crate::memtable::Memtable;
 use crate::sstable::{BlockHandle, Table};
-use crate::value::Value;
 use crate::version::{Interval, LiveTable, Version};
 use crate::view::ReadView;
 use criba_filter::store::IN_FLIGHT;
@@ -15,12 +14,12 @@ use criba_filter::store::IN_FLIGHT;
 pub(super) struct Search<'a> {
     lookups: Lookups<'a>,
     view: &'a ReadView,
-    seq: Seq,
+    when: &'a When<'a>,
     key: LookupKey<'a>,
     interval: Interval<'a>,
 }
 
-type Found = Option<(EntryKind, Value)>;
+type Found = Option<Stored>;
 
 /// The memtables that a search passed: their filters denied the key, or they were searched.
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,10 +30,15 @@ pub(super) struct Passed {
 
 impl<'a> Search<'a> {
     #[inline]
-    pub(super) fn new(lookups: Lookups<'a>, view: &'a ReadView, seq: Seq, key: &'a [u8]) -> Self {
+    pub(super) fn new(
+        lookups: Lookups<'a>,
+        view: &'a ReadView,
+        when: &'a When<'a>,
+        key: &'a [u8],
+    ) -> Self {
         let interval = view.version.find(key);
         let key = LookupKey::new(key, &lookups.env.hash_key, view.memtable.hash_function());
-        Self { lookups, view, seq, key, interval }
+        Self { lookups, view, when, key, interval }
     }
 
     /// Prefetches the filters of all candidates.
@@ -54,13 +58,15 @@ impl<'a> Search<'a> {
         }
         let number = self.interval.covering(self.next_maybe(0)?)?;
         let (live, _) = self.table(number)?;
-        live.table.block_to_read(self.key.bytes(), self.seq).map(|block| (&*live.table, block))
+        live.table
+            .block_to_read(self.key.bytes(), self.when.moment().seq)
+            .map(|block| (&*live.table, block))
     }
 
-    /// The value of the key. Counts the lookup: once for the interval if every memtable and every filter denies
-    /// the key, else each step.
+    /// The entry that gives the key a value. Counts the lookup: once for the interval if every memtable and every
+    /// filter denies the key, else each step.
     #[inline]
-    pub(super) fn value(&self, trace: &mut impl Trace) -> Result<Option<Value>> {
+    pub(super) fn find(&self, trace: &mut impl Trace) -> Result<Found> {
         let mut passed = Passed::default();
         if let found @ Some(_) = self.in_memtables(&mut passed, trace) {
             return self.end(Ok(found), passed, true);
@@ -117,8 +123,8 @@ impl<'a> Search<'a> {
     fn search_memtable(&self, age: usize, memtable: &Memtable, trace: &mut impl Trace) -> Found {
         let ignored = self.lookups.ignore_filters;
         let filter = if ignored { Verdict::Unfiltered } else { Verdict::Maybe };
-        let found = memtable.get(self.key.bytes(), self.seq);
-        let kind = found.as_ref().map(|(kind, _)| *kind);
+        let found = memtable.get(self.key.bytes(), self.when.moment().seq);
+        let kind = found.as_ref().map(|stored| stored.kind);
         trace.step(Step::Memtable { age, filter, found: kind });
         found
     }
@@ -169,7 +175,7 @@ impl<'a> Search<'a> {
         mut rank: Option<usize>,
         passed: Passed,
         trace: &mut impl Trace,
-    ) -> Result<Option<Value>> {
+    ) -> Result<Found> {
         let mut counted = 0;
         while let Some(maybe) = rank {
             self.pass(counted..maybe, true, trace);
@@ -221,7 +227,8 @@ impl<'a> Search<'a> {
             live.filter.verdict(&self.key)
         };
         let timed = T::TIMED;
-        let (step, found) = search_block(&live.table, verdict, self.seq, &self.key, timed);
+        let (step, found) =
+            search_block(&live.table, verdict, self.when.moment(), &self.key, timed);
         live.counters.count(step);
         trace.step(Step::Table { id: live.table.id(), level, step });
         found
@@ -246,25 +253,20 @@ impl<'a> Search<'a> {
     }
 
     #[inline(never)]
-    fn end(
-        &self,
-        found: Result<Found>,
-        passed: Passed,
-        from_memtable: bool,
-    ) -> Result<Option<Value>> {
-        let put = |(kind, value): (EntryKind, Value)| (kind == EntryKind::Put).then_some(value);
-        let value = found.map(|found| found.and_then(put));
+    fn end(&self, found: Result<Found>, passed: Passed, from_memtable: bool) -> Result<Found> {
+        let is_value = |stored: &Stored| stored.is_value_at(self.when.moment().time);
+        let found = found.map(|found| found.filter(is_value));
         self.lookups.env.ledger.count(Activity {
             lookups: 1,
-            hits: u64::from(matches!(value, Ok(Some(_)))),
-            misses: u64::from(matches!(value, Ok(None))),
-            failed: u64::from(value.is_err()),
+            hits: u64::from(matches!(found, Ok(Some(_)))),
+            misses: u64::from(matches!(found, Ok(None))),
+            failed: u64::from(found.is_err()),
             memtable_answers: u64::from(from_memtable),
             memtables_denied: passed.denied,
             memtables_searched: passed.searched,
             ..Activity::default()
         });
-        value
+        found
     }
 }
 
@@ -273,16 +275,19 @@ impl<'a> Search<'a> {
 fn search_block(
     table: &Table,
     verdict: Verdict,
-    seq: Seq,
+    moment: Moment,
     key: &LookupKey<'_>,
     timed: bool,
 ) -> (TableStep, Result<Found>) {
-    let (block, found) = table.search(key.bytes(), seq, timed);
+    let (block, found) = table.search(key.bytes(), moment.seq, timed);
     let outcome = match &found {
+        Ok(found) if found.entry.as_ref().is_some_and(|entry| entry.is_over(moment.time)) => {
+            Outcome::Expired
+        }
         Ok(found) => Outcome::of_read(verdict, found.holds_key),
         Err(_) => Outcome::Failed,
     };
     let entry = found.map(|found| found.entry);
-    let kind = entry.as_ref().ok().and_then(Option::as_ref).map(|(kind, _)| *kind);
+    let kind = entry.as_ref().ok().and_then(Option::as_ref).map(|stored| stored.kind);
     (TableStep::Probed { verdict, block, outcome, found: kind }, entry)
 }

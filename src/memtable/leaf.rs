@@ -61,7 +61,7 @@ struct Slot {
 
 impl Slot {
     fn is_shown_put(&self) -> bool {
-        self.kind == EntryKind::Put && !self.is_older
+        self.kind != EntryKind::Delete && !self.is_older
     }
 
     fn lies_apart(&self) -> bool {

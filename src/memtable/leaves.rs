@@ -17,11 +17,11 @@ use std::ops::Bound;
 
 use super::leaf::Leaf;
 use super::search_key::{Edge, SearchKey};
+use crate::expiry::Stored;
 use crate::fences::{Fences, reserve_quarter};
-use crate::key::{EntryKind, EntryRef, Seq};
+use crate::key::{EntryRef, Seq};
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{Arc, AtomicU64, AtomicUsize, RwLock, ShardedLock, sync_point};
-use crate::value::Value;
 
 #[derive(Debug, Default)]
 pub(super) struct Leaves {
@@ -120,7 +120,7 @@ impl Leaves {
         }
     }
 
-    pub(super) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {
+    pub(super) fn get(&self, key: &[u8], seq: Seq) -> Option<Stored> {
         let mut target = SearchKey::new(key, seq);
         loop {
             let cell = self.find(Bound::Included(&target));
@@ -131,7 +131,8 @@ impl Leaves {
             }
             let below = leaf.below(&target);
             if let Some(entry) = leaf.entry(below) {
-                return (entry.key == key).then(|| (entry.kind, leaf.value(below)));
+                let stored = || Stored { kind: entry.kind, value: leaf.value(below) };
+                return (entry.key == key).then(stored);
             }
             // The next entry is where the next cell begins. It may be one of this key.
             let next = leaf.end.as_ref()?.target();
@@ -277,7 +278,9 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    use super::{Arc, EntryKind, EntryRef, Leaf, Leaves, SearchKey, Seq};
+    use crate::key::EntryKind;
+
+    use super::{Arc, EntryRef, Leaf, Leaves, SearchKey, Seq};
     use crate::sync::with_hook;
 
     type Version = (Vec<u8>, Reverse<Seq>);
@@ -369,7 +372,7 @@ mod tests {
                     for key in [key.clone(), [key, &b"0"[..]].concat()] {
                         let newest = map.range((key.clone(), Reverse(seq))..).next();
                         let expected = newest.filter(|((other, _), _)| *other == key);
-                        let found = leaves.get(&key, seq).map(|(_, value)| value.to_vec());
+                        let found = leaves.get(&key, seq).map(|found| found.value.to_vec());
                         assert_eq!(
                             found.as_ref(),
                             expected.map(|(_, value)| value),

@@ -14,10 +14,10 @@ pub(crate) use filter::MemtableFilter;
 
 use std::ops::Bound;
 
+use crate::expiry::Stored;
 use crate::filter::LookupKey;
-use crate::key::{EntryKind, EntryRef, Seq};
+use crate::key::{EntryRef, Seq};
 use crate::sync::{AtomicUsize, OnceLock, Ordering, sync_point};
-use crate::value::Value;
 use criba_filter::HashFunction;
 
 use leaves::Leaves;
@@ -75,7 +75,7 @@ impl Memtable {
         self.filter.as_ref().map_or(HashFunction::SipHash13, |filter| filter.hash)
     }
 
-    pub(crate) fn get(&self, key: &[u8], seq: Seq) -> Option<(EntryKind, Value)> {
+    pub(crate) fn get(&self, key: &[u8], seq: Seq) -> Option<Stored> {
         self.leaves.get(key, seq)
     }
 
@@ -141,6 +141,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::key::EntryKind;
     use crate::sync::with_hook;
     use criba_filter::HashFunction;
     use criba_filter::store::HashKey;
@@ -163,7 +164,9 @@ mod tests {
         memtable.insert(EntryRef { key: b"a", seq: 9, kind: EntryKind::Delete, value: b"" });
         memtable.insert(put(b"ab", 3, b"other"));
         memtable.insert(put(b"", 4, b"empty key"));
-        let get = |key: &[u8], seq| memtable.get(key, seq).map(|(kind, v)| (kind, v.to_vec()));
+        let get = |key: &[u8], seq| {
+            memtable.get(key, seq).map(|found| (found.kind, found.value.to_vec()))
+        };
         assert_eq!(get(b"a", 0), None);
         assert_eq!(get(b"a", 4), Some((EntryKind::Put, b"old".to_vec())));
         assert_eq!(get(b"a", 8), Some((EntryKind::Put, b"new".to_vec())));

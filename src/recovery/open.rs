@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::open_tables::{check_filters, check_memory, open_tables};
+use crate::clock::StoreTime;
 use crate::compaction::{MergeContext, write_memtable};
 use crate::directory::{Listing, is_foreign, not_a_store, open_locked};
 use crate::engine::background::{compact_while_due, load_filters_within_budget, start_threads};
@@ -212,6 +213,12 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
         }
     };
     listing.check_numbers(dir, set.next_file)?;
+    let filters = options.store_settings(set.settings);
+    let time = StoreTime::new(&options.clock, options.accept_clock, set.time, filters.default_ttl)?;
+    if filters.default_ttl.is_some() {
+        time.begin();
+    }
+    set.time = time.recorded();
     let highest = listing.ours.iter().filter_map(|name| name.number()).max().unwrap_or(0);
     let env = Arc::new(TableEnv {
         random,
@@ -219,9 +226,9 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
         cache: BlockCache::new(options.cache_bytes, options.block_bytes),
         filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(dir)),
         next_file: AtomicU64::new(set.next_file.max(highest + 1)),
+        time,
         ..TableEnv::new(dir, store, set.hash_key)
     });
-    let filters = options.store_settings(set.settings);
     let replaced_policy = options.replaced_policy(set.settings);
     set.replace_settings(filters);
     let entries: Vec<_> = set.tables.values().cloned().collect();

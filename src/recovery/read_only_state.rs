@@ -11,13 +11,15 @@ use std::sync::Arc;
 
 use super::open::{RecoveryReport, check_directory};
 use super::open_tables::{check_memory, open_tables};
+use crate::clock::StoreTime;
 use crate::descriptors;
 use crate::directory::{Listing, not_a_store};
 use crate::engine::scan::Scan;
 use crate::error::{Error, Result};
+use crate::expiry::{Millis, Moment};
 use crate::filter_manager::residency_changes;
 use crate::key::Seq;
-use crate::lookup::Lookups;
+use crate::lookup::{Lookups, When};
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::FileName;
 use crate::options::Options;
@@ -41,6 +43,8 @@ pub(crate) struct ReadOnlyState {
     /// A checksum of what the logs hold: the number of a write that failed is used again.
     logged: u32,
     pub(crate) settings: StoreSettings,
+    /// The time that the manifest has.
+    pub(crate) time: Option<Millis>,
     pub(crate) report: RecoveryReport,
     /// The manifest's counter of file numbers.
     pub(crate) next_file: u64,
@@ -87,9 +91,11 @@ impl ReadOnlyState {
                 cache: BlockCache::new(options.cache_bytes, options.block_bytes),
                 filter_memory: FilterMemory::new(options.filter_memory, Seal::for_files_of(dir)),
                 next_file: AtomicU64::new(u64::MAX), // no file is made
+                time: StoreTime::new(&options.clock, options.accept_clock, None, None)?,
                 ..TableEnv::new(dir, store, set.hash_key)
             }),
         };
+        env.time.follow(set.time, options.accept_clock)?;
         let stored = set.settings;
         let settings = StoreSettings { policy: stored.policy.without_blocked(), ..stored };
         let memtable = Memtable::new(0, 0, Some(memtable_filter(&set, options, &env)));
@@ -110,8 +116,8 @@ impl ReadOnlyState {
         let view =
             Arc::new(ReadView { memtable, sealed: Vec::new(), version, hole: LastHole::default() });
         let ignore_filters = options.ignore_filters;
-        let next_file = set.next_file;
-        Ok(Self { env, view, seq, logged, settings, report, next_file, ignore_filters })
+        let (next_file, time) = (set.next_file, set.time);
+        Ok(Self { env, view, seq, logged, settings, time, report, next_file, ignore_filters })
     }
 
     /// Whether each table that has the number of one in `set` is that table.
@@ -139,18 +145,30 @@ impl ReadOnlyState {
         Lookups { env: &self.env, ignore_filters: self.ignore_filters }
     }
 
-    pub(crate) fn at_its_moment<T>(
-        &self,
-        read: impl FnOnce(Lookups<'_>, &ReadView, Seq) -> Result<T>,
-    ) -> Result<T> {
-        self.env.birth.check()?;
-        read(self.lookups(), &self.view, self.seq)
+    /// Its entries at the present time.
+    pub(crate) fn now(&self) -> Moment {
+        let time = &self.env.time;
+        Moment { seq: self.seq, time: if time.is_used() { time.now() } else { 0 } }
     }
 
-    pub(crate) fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Scan> {
+    pub(crate) fn at_one_moment<T>(
+        &self,
+        snapshot: Option<Moment>,
+        read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.env.birth.check()?;
+        let now = || self.now();
+        read(self.lookups(), &self.view, &snapshot.map_or_else(|| When::now(&now), When::At))
+    }
+
+    pub(crate) fn scan(
+        &self,
+        moment: Moment,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<Scan> {
         self.env.birth.check()?;
         let (extractor, view) = (self.settings.extractor, Arc::clone(&self.view));
-        Ok(Scan::new(&self.env, self.lookups(), extractor, view, self.seq, bounds))
+        Ok(Scan::new(&self.env, self.lookups(), extractor, view, moment, bounds))
     }
 }
 

@@ -9,7 +9,8 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::codec::{Fields, PutFields, u32_at};
-use crate::key::{self, EntryKind, EntryRef, MAX_KEY_BYTES, MAX_VALUE_BYTES, Seq};
+use crate::expiry::Stored;
+use crate::key::{self, EntryKind, EntryRef, MAX_KEY_BYTES, Seq};
 use crate::value::Value;
 use criba_filter::store::prefetch;
 
@@ -101,7 +102,7 @@ pub(crate) struct Found {
     /// Whether the block holds an entry of the key.
     pub(crate) holds_key: bool,
     /// The newest entry that the search may see.
-    pub(crate) entry: Option<(EntryKind, Value)>,
+    pub(crate) entry: Option<Stored>,
 }
 
 #[derive(Debug)]
@@ -164,8 +165,7 @@ impl Block {
                 _ => return None, // an ingested entry has no number of its own
             };
             let kind = EntryKind::from_byte(fields.u8()?)?;
-            let most = if kind == EntryKind::Put { MAX_VALUE_BYTES } else { 0 };
-            if shared.checked_add(suffix_length)? > MAX_KEY_BYTES || value_length > most {
+            if shared.checked_add(suffix_length)? > MAX_KEY_BYTES || !kind.may_store(value_length) {
                 return None;
             }
             let start = self.entries_end - fields.rest().len();
@@ -248,7 +248,8 @@ impl Block {
                     (None, None) => {
                         found.holds_key = true;
                         if entry.seq <= seq {
-                            found.entry = Some((entry.kind, self.value(&entry.value)));
+                            let value = self.value(&entry.value);
+                            found.entry = Some(Stored { kind: entry.kind, value });
                             break;
                         }
                     }
@@ -496,7 +497,7 @@ mod tests {
         let block = sample();
         let search = |key: &[u8], seq| {
             let found = block.search(key, seq).expect("sound");
-            (found.holds_key, found.entry.map(|(kind, value)| (kind, value.to_vec())))
+            (found.holds_key, found.entry.map(|found| (found.kind, found.value.to_vec())))
         };
         let put = |value: &[u8]| Some((EntryKind::Put, value.to_vec()));
         assert_eq!(search(b"apple", 100), (true, put(b"new")));
@@ -528,7 +529,7 @@ mod tests {
         assert_eq!(block.restarts, 6);
         for seq in 1..=5 * RESTART_INTERVAL as u64 {
             let found = block.search(b"key", seq).expect("sound").entry;
-            assert_eq!(found.expect("a version").1, seq.to_string().as_str());
+            assert_eq!(found.expect("a version").value, seq.to_string().as_str());
         }
     }
 
@@ -564,7 +565,7 @@ mod tests {
                         let newest = number.map(|number| (seq / 10).min(1 + number as u64 % 3));
                         let version = newest.filter(|newest| *newest > 0);
                         let found = block.search(key, seq).expect("sound");
-                        let value = found.entry.map(|(_, value)| value.to_vec());
+                        let value = found.entry.map(|found| found.value.to_vec());
                         assert_eq!(found.holds_key, number.is_some(), "{key:?} in {held:?}");
                         assert_eq!(value, version.map(|seq| seq.to_be_bytes().to_vec()), "{key:?}");
                         searches += 1;

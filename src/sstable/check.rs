@@ -4,6 +4,7 @@
 
 use super::block::{BlockDamage, DecodedBlock};
 use super::env::TableEnv;
+use super::expiries::ExpiryCounts;
 use super::filter::{FilterState, OpenTable, is_of_old_kind};
 use super::format::{BlockType, FilterMeta, Properties};
 use super::large_block::{self, BlockCheck};
@@ -86,6 +87,7 @@ impl OpenTable {
             checked.unused_filter = self.table.check_filter_block().err();
         }
         let mut seen = Properties::default();
+        let mut expiries = ExpiryCounts::default();
         let (mut keys, mut prefixes) = (Probes::default(), Probes::default());
         // A scan uses the prefix filter only if the extractor of its store made it.
         let extractor = filter.and_then(|filter| filter.header().extractor());
@@ -124,6 +126,7 @@ impl OpenTable {
                     seen.largest.clear();
                     seen.largest.extend_from_slice(entry.key);
                 }
+                expiries.add(&entry);
                 seen.entries += 1;
                 seen.tombstones += u64::from(entry.kind == EntryKind::Delete);
                 seen.key_bytes += entry.key.len() as u64;
@@ -133,6 +136,7 @@ impl OpenTable {
             }
         }
         seen.data_blocks = checked.blocks;
+        seen.expiries = expiries.expiries();
         if self.table.properties().hidden_bytes == 0 {
             // The table may be older than this field.
             seen.hidden_bytes = 0;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::cache::BlockCache;
 use super::filter::FilterMemory;
 use super::pool::FilePool;
+use crate::clock::StoreTime;
 use crate::fork::Birth;
 use crate::ledger::Ledger;
 use crate::names::FileName;
@@ -33,6 +34,7 @@ pub(crate) struct TableEnv {
     pub(crate) index_memory: Arc<Meter>,
     pub(crate) next_file: AtomicU64,
     pub(crate) birth: Birth,
+    pub(crate) time: StoreTime,
 }
 
 impl TableEnv {
@@ -63,6 +65,7 @@ impl TableEnv {
             index_memory: Arc::default(),
             next_file: AtomicU64::new(0),
             birth: Birth::now(),
+            time: StoreTime::default(),
         }
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use byteorder::{ByteOrder, LittleEndian};
 
+use super::expiries::Expiries;
 use crate::codec::{
     FORMAT_VERSION, Fields, PutFields, checksum_at, other_version, unknown_features,
 };
@@ -25,6 +26,8 @@ pub(crate) const FOOTER_BYTES: usize = 128;
 const MAGIC: &[u8; 8] = b"cribaSST";
 /// The required feature of an ingested table: its entries have the number of the manifest's record.
 const INGESTED: u32 = 1;
+/// The required feature of a table with expiring entries.
+const EXPIRING: u32 = 2;
 /// The filter block starts at a multiple of this.
 pub(crate) const FILTER_ALIGNMENT: u64 = 64;
 
@@ -96,6 +99,7 @@ pub(crate) struct Footer {
     /// Tells two tables of one number apart.
     pub(crate) random: TableRandom,
     pub(crate) is_ingested: bool,
+    pub(crate) has_expiries: bool,
 }
 
 /// The random bytes of a table.
@@ -130,7 +134,9 @@ impl Footer {
         bytes.put_u64(self.store);
         bytes.extend_from_slice(&self.random.0);
         bytes.resize(FOOTER_BYTES - 20, 0); // reserved
-        bytes.put_u32(if self.is_ingested { INGESTED } else { 0 }); // required features
+        let ingested = if self.is_ingested { INGESTED } else { 0 };
+        let expiring = if self.has_expiries { EXPIRING } else { 0 };
+        bytes.put_u32(ingested | expiring); // required features
         bytes.put_u16(FORMAT_VERSION);
         bytes.put_u16(0); // reserved
         let checksum = checksum_at(self.table, offset, &[&bytes]);
@@ -183,11 +189,20 @@ impl Footer {
         if version != FORMAT_VERSION {
             return Err(FooterError::Unsupported(other_version(version)));
         }
-        if features & !INGESTED != 0 {
+        if features & !(INGESTED | EXPIRING) != 0 {
             return Err(FooterError::Unsupported(unknown_features(features)));
         }
-        let is_ingested = features == INGESTED;
-        Ok(Self { filter, index, properties, range_tombstones, table, store, random, is_ingested })
+        Ok(Self {
+            filter,
+            index,
+            properties,
+            range_tombstones,
+            table,
+            store,
+            random,
+            is_ingested: features & INGESTED != 0,
+            has_expiries: features & EXPIRING != 0,
+        })
     }
 }
 
@@ -226,6 +241,8 @@ pub(crate) struct Properties {
     pub(crate) hidden_bytes: u64,
     /// Of an ingested table: its entries are newer than this number, and have none of their own.
     pub(crate) ingested_after: Option<Seq>,
+    /// When entries expire; `None` if none does.
+    pub(crate) expiries: Option<Expiries>,
     /// 0 if the table is ingested.
     pub(crate) min_seq: Seq,
     pub(crate) max_seq: Seq,
@@ -258,8 +275,11 @@ impl Properties {
         }
         bytes.put_prefixed(&self.smallest);
         bytes.put_prefixed(&self.largest);
-        let fields =
-            [(HIDDEN_BYTES, not_0(self.hidden_bytes)), (INGESTED_AFTER, self.ingested_after)];
+        let fields = [
+            (HIDDEN_BYTES, not_0(self.hidden_bytes).map(number)),
+            (INGESTED_AFTER, self.ingested_after.map(number)),
+            (EXPIRIES, self.expiries.map(|expiries| expiries.encode())),
+        ];
         bytes.extend_from_slice(&tagged(&fields));
         bytes
     }
@@ -279,14 +299,17 @@ impl Properties {
             value_bytes: fields.u64()?,
             hidden_bytes: 0,
             ingested_after: None,
+            expiries: None,
             min_seq: fields.u64()?,
             max_seq: fields.u64()?,
             smallest: fields.prefixed()?.to_vec(),
             largest: fields.prefixed()?.to_vec(),
         };
-        let tagged;
-        [tagged, properties.ingested_after] = read_tagged(fields, [HIDDEN_BYTES, INGESTED_AFTER])?;
-        properties.hidden_bytes = read_hidden_bytes(tagged)?;
+        let [hidden_bytes, ingested_after, expiries] =
+            read_tagged(fields, [HIDDEN_BYTES, INGESTED_AFTER, EXPIRIES])?;
+        properties.hidden_bytes = read_hidden_bytes(hidden_bytes)?;
+        properties.ingested_after = decoded(ingested_after, read_number)?;
+        properties.expiries = decoded(expiries, Expiries::decode)?;
         let all_bytes = properties.key_bytes.saturating_add(properties.value_bytes);
         let sound = properties.keys > 0
             && properties.keys <= properties.entries
@@ -312,14 +335,16 @@ const PREFIXES: u8 = 2;
 const INGESTED_AFTER: u8 = 2;
 /// The tag of [`TableMeta::is_ingested`], with the value 1.
 const IS_INGESTED: u8 = 3;
+/// The tag of [`Properties::expiries`] and [`TableMeta::expiries`].
+const EXPIRIES: u8 = 4;
 
 /// The tagged fields of properties and records of tables.
-fn tagged(fields: &[(u8, Option<u64>)]) -> Vec<u8> {
+fn tagged(fields: &[(u8, Option<Vec<u8>>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (tag, value) in fields {
         if let Some(value) = value {
             bytes.put_u8(*tag);
-            bytes.put_prefixed(&value.to_le_bytes());
+            bytes.put_prefixed(value);
         }
     }
     bytes
@@ -327,18 +352,34 @@ fn tagged(fields: &[(u8, Option<u64>)]) -> Vec<u8> {
 
 /// The values of these tags; `None` for fields that no writer makes. Other tags are those of a newer criba: what
 /// must not be ignored has a feature bit.
-fn read_tagged<const N: usize>(mut fields: Fields<'_>, tags: [u8; N]) -> Option<[Option<u64>; N]> {
+fn read_tagged<const N: usize>(
+    mut fields: Fields<'_>,
+    tags: [u8; N],
+) -> Option<[Option<&[u8]>; N]> {
     let mut values = [None; N];
     while !fields.is_empty() {
         let (tag, bytes) = (fields.u8()?, fields.prefixed()?);
-        if let Some((_, value)) = tags.iter().zip(&mut values).find(|(known, _)| **known == tag) {
-            let found = u64::from_le_bytes(bytes.try_into().ok()?);
-            if value.replace(found).is_some() {
-                return None;
-            }
+        if let Some((_, value)) = tags.iter().zip(&mut values).find(|(known, _)| **known == tag)
+            && value.replace(bytes).is_some()
+        {
+            return None;
         }
     }
     Some(values)
+}
+
+fn number(value: u64) -> Vec<u8> {
+    value.to_le_bytes().to_vec()
+}
+
+/// A field that may not be there; `None` for bytes that no writer makes.
+#[expect(clippy::option_option, reason = "as for all fields, the outer `None` is an error")]
+fn decoded<T>(bytes: Option<&[u8]>, decode: impl Fn(&[u8]) -> Option<T>) -> Option<Option<T>> {
+    bytes.map_or(Some(None), |bytes| decode(bytes).map(Some))
+}
+
+fn read_number(bytes: &[u8]) -> Option<u64> {
+    bytes.try_into().ok().map(u64::from_le_bytes)
 }
 
 /// Hidden bytes of 0 are not written.
@@ -346,8 +387,8 @@ fn not_0(hidden_bytes: u64) -> Option<u64> {
     Some(hidden_bytes).filter(|&bytes| bytes > 0)
 }
 
-fn read_hidden_bytes(tagged: Option<u64>) -> Option<u64> {
-    if tagged == Some(0) { None } else { Some(tagged.unwrap_or(0)) }
+fn read_hidden_bytes(tagged: Option<&[u8]>) -> Option<u64> {
+    Some(decoded(tagged, |bytes| read_number(bytes).and_then(not_0))?.unwrap_or(0))
 }
 
 /// The manifest's record of a filter.
@@ -402,6 +443,8 @@ pub(crate) struct TableMeta {
     pub(crate) prefixes: Option<u64>,
     /// Whether all entries have one number, which only this record has: `min_seq` and `max_seq`.
     pub(crate) is_ingested: bool,
+    /// When entries expire; `None` if none does.
+    pub(crate) expiries: Option<Expiries>,
     pub(crate) min_seq: Seq,
     pub(crate) max_seq: Seq,
     pub(crate) smallest: Vec<u8>,
@@ -431,11 +474,11 @@ impl TableMeta {
         }
         bytes.put_prefixed(&self.smallest);
         bytes.put_prefixed(&self.largest);
-        let is_ingested = self.is_ingested.then_some(1);
         let fields = [
-            (HIDDEN_BYTES, not_0(self.hidden_bytes)),
-            (PREFIXES, self.prefixes),
-            (IS_INGESTED, is_ingested),
+            (HIDDEN_BYTES, not_0(self.hidden_bytes).map(number)),
+            (PREFIXES, self.prefixes.map(number)),
+            (IS_INGESTED, self.is_ingested.then(|| number(1))),
+            (EXPIRIES, self.expiries.map(|expiries| expiries.encode())),
         ];
         bytes.put_prefixed(&tagged(&fields));
     }
@@ -454,20 +497,23 @@ impl TableMeta {
             hidden_bytes: 0,
             prefixes: None,
             is_ingested: false,
+            expiries: None,
             min_seq: fields.u64()?,
             max_seq: fields.u64()?,
             smallest: fields.prefixed()?.to_vec(),
             largest: fields.prefixed()?.to_vec(),
         };
         let tagged = Fields::new(fields.prefixed()?);
-        let [hidden_bytes, prefixes, is_ingested] =
-            read_tagged(tagged, [HIDDEN_BYTES, PREFIXES, IS_INGESTED])?;
-        meta.is_ingested = match is_ingested {
+        let [hidden_bytes, prefixes, is_ingested, expiries] =
+            read_tagged(tagged, [HIDDEN_BYTES, PREFIXES, IS_INGESTED, EXPIRIES])?;
+        meta.is_ingested = match is_ingested.map(read_number) {
             None => false,
-            Some(1) => true,
+            Some(Some(1)) => true,
             Some(_) => return None,
         };
-        (meta.hidden_bytes, meta.prefixes) = (read_hidden_bytes(hidden_bytes)?, prefixes);
+        meta.hidden_bytes = read_hidden_bytes(hidden_bytes)?;
+        meta.prefixes = decoded(prefixes, read_number)?;
+        meta.expiries = decoded(expiries, Expiries::decode)?;
         Some(meta)
     }
 
@@ -510,6 +556,7 @@ impl TableMeta {
             hidden_bytes: properties.hidden_bytes,
             prefixes: None,
             is_ingested: footer.is_ingested,
+            expiries: properties.expiries,
             min_seq: at_least.unwrap_or(properties.min_seq),
             max_seq: at_least.unwrap_or(properties.max_seq),
             smallest: properties.smallest.clone(),
@@ -554,6 +601,7 @@ mod tests {
             store: 77,
             random: TableRandom::new(3, 4),
             is_ingested: false,
+            has_expiries: false,
         };
         let bytes = footer.encode(500);
         assert_eq!(bytes.len(), FOOTER_BYTES);
@@ -580,10 +628,15 @@ mod tests {
             store: 1,
             random: TableRandom::new(3, 4),
             is_ingested: false,
+            has_expiries: false,
         };
         let ingested = Footer { is_ingested: true, ..footer };
-        assert_eq!(Footer::decode(&ingested.encode(0), 0), Ok(ingested));
-        for (offset, value) in [(16, 1), (16, 3), (20, 2), (20, 3)] {
+        let expiring = Footer { has_expiries: true, ..footer };
+        let both = Footer { has_expiries: true, ..ingested };
+        for known in [ingested, expiring, both] {
+            assert_eq!(Footer::decode(&known.encode(0), 0), Ok(known));
+        }
+        for (offset, value) in [(16, 1), (16, 3), (20, 4), (20, 5)] {
             let mut bytes = footer.encode(0);
             bytes[FOOTER_BYTES - offset] = value;
             let checksum = checksum_at(1, 0, &[&bytes[..FOOTER_BYTES - 12]]);
@@ -629,16 +682,21 @@ mod tests {
         let field = [&[HIDDEN_BYTES, 8][..], &7_u64.to_le_bytes()].concat();
         assert_eq!(of(0).encode().len(), without.len());
         assert_eq!(of(7).encode(), [of(0).encode(), field.clone()].concat());
-        let read = |fields: &[&[u8]]| read_tagged(Fields::new(&fields.concat()), [HIDDEN_BYTES, 3]);
+        let read = |fields: &[&[u8]]| {
+            let bytes = fields.concat();
+            let fields = read_tagged(Fields::new(&bytes), [HIDDEN_BYTES, 3])?;
+            Some(fields.map(|field| field.map(<[u8]>::to_vec)))
+        };
         let other = [9, 2, 1, 1];
         assert_eq!(read(&[]), Some([None, None]));
-        assert_eq!(read(&[&other, &field, &other]), Some([Some(7), None]));
-        assert_eq!(read(&[&[3, 8, 5], &[0; 7], &field]), Some([Some(7), Some(5)]));
+        assert_eq!(read(&[&other, &field, &other]), Some([Some(number(7)), None]));
+        let both = Some([Some(number(7)), Some(number(5))]);
+        assert_eq!(read(&[&[3, 8, 5], &[0; 7], &field]), both);
         assert_eq!(read(&[&field, &field]), None);
         assert_eq!(read(&[&field[..9]]), None);
-        assert_eq!(read(&[&[HIDDEN_BYTES, 2, 1, 1]]), None);
-        let none = [without, vec![HIDDEN_BYTES, 8], vec![0; 8]].concat();
-        assert_eq!(Properties::decode(&none), None);
+        for wrong in [&[HIDDEN_BYTES, 2, 1, 1][..], &[&[HIDDEN_BYTES, 8][..], &[0; 8]].concat()] {
+            assert_eq!(Properties::decode(&[&without, wrong].concat()), None);
+        }
     }
 
     #[test]
@@ -656,6 +714,7 @@ mod tests {
             hidden_bytes: 0,
             prefixes: None,
             is_ingested: false,
+            expiries: None,
             min_seq: 1,
             max_seq: 10,
             smallest: b"d".to_vec(),

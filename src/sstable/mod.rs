@@ -14,6 +14,7 @@ mod check;
 mod cursor;
 mod data_file;
 mod env;
+mod expiries;
 mod filter;
 mod format;
 mod index;

@@ -125,6 +125,7 @@ impl Table {
             }
             // The number of prefixes is in the manifest alone, and so is that of an ingested table.
             properties.is_ingested() == found.is_ingested
+                && properties.expiries.is_some() == footer.has_expiries
                 && found.filter == meta.filter
                 && found.is_of_same_table(&meta)
         };
@@ -200,6 +201,7 @@ impl Table {
         .map_err(broken)?;
         let properties = Properties::decode(contents)
             .filter(|properties| properties.is_ingested() == footer.is_ingested)
+            .filter(|properties| properties.expiries.is_some() == footer.has_expiries)
             .ok_or_else(|| broken("properties that contradict each other".into()))?;
         let filter_checksum = match footer.filter.end().filter(|&end| 4 <= end && end <= length) {
             Some(end) if !footer.filter.is_none() => {
@@ -506,6 +508,7 @@ mod tests {
             hidden_bytes: 5,
             prefixes: None,
             is_ingested: false,
+            expiries: None,
             min_seq: 5,
             max_seq: 20,
             smallest: b"a".to_vec(),
@@ -525,6 +528,7 @@ mod tests {
             store: STORE,
             random: meta.random,
             is_ingested: false,
+            has_expiries: false,
         };
         let record = |properties: &Properties| {
             let meta = TableMeta::of(&footer, &[], meta.size, meta.filter, properties);
@@ -557,6 +561,7 @@ mod tests {
             store: STORE,
             random: sample_meta().random,
             is_ingested: false,
+            has_expiries: false,
         };
         let at = 872;
         let check = |footer: &Footer, generation, footer_checksum: Option<u32>| {

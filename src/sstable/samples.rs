@@ -59,6 +59,7 @@ pub(super) fn properties() -> Properties {
         tombstones: 3,
         hidden_bytes: 5,
         ingested_after: None,
+        expiries: None,
         keys: 8,
         data_blocks: 2,
         key_bytes: 70,

@@ -2,6 +2,7 @@
 
 use super::block::{BlockBuilder, MAX_BLOCK_OF_ENTRIES};
 use super::env::TableEnv;
+use super::expiries::ExpiryCounts;
 use super::filter::{FilterId, build};
 use super::format::{
     BlockHandle, BlockType, FILTER_ALIGNMENT, FilterMeta, Footer, MAX_BLOCK_BYTES, Properties,
@@ -56,6 +57,7 @@ pub(crate) struct TableWriter {
     /// The distinct prefixes, if no filter counts them.
     prefixes: u64,
     properties: Properties,
+    expiries: ExpiryCounts,
     /// The sequence number of the last entry.
     last_seq: Seq,
     io: Io,
@@ -103,6 +105,7 @@ impl TableWriter {
                 ingested_after: settings.ingested_after,
                 ..Properties::default()
             },
+            expiries: ExpiryCounts::default(),
             last_seq: 0,
             io: Io::default(),
         })
@@ -159,6 +162,7 @@ impl TableWriter {
         }
         self.last_seq = entry.seq;
         self.block.add(entry);
+        self.expiries.add(&entry);
         let properties = &mut self.properties;
         properties.entries += 1;
         properties.keys += u64::from(new_key);
@@ -222,6 +226,7 @@ impl TableWriter {
         self.finish_block(&largest)?;
         let data_end = self.offset;
         self.properties.data_blocks = self.index.blocks() as u64;
+        self.properties.expiries = self.expiries.expiries();
 
         let (mut filter, mut filter_checksum) = (BlockHandle::default(), 0);
         if let (Some(recipe), Some(hashes)) = (&filter_recipe, &self.hashes) {
@@ -253,6 +258,7 @@ impl TableWriter {
             store: self.store,
             random: self.random,
             is_ingested: self.properties.is_ingested(),
+            has_expiries: self.properties.expiries.is_some(),
         };
         let footer_bytes = footer.encode(self.offset);
         self.push(&footer_bytes);

@@ -5,12 +5,15 @@
 use std::collections::BTreeMap;
 
 use super::settings::StoreSettings;
+use crate::clock::LATEST;
 use crate::codec::{Fields, PutFields};
+use crate::expiry::Millis;
 use crate::filter::MOST_PREFIXES;
 use crate::key::Seq;
 use crate::ledger::LEVELS;
 use crate::names::{FileName, MAX_FOUND_NUMBER};
 use crate::sstable::{FilterMeta, TableMeta};
+use crate::wal::EXPIRY;
 use criba_filter::store::HashKey;
 
 const ADDED: u8 = 1;
@@ -21,6 +24,8 @@ const NEXT_FILE: u8 = 5;
 const HASH_KEY: u8 = 6;
 const FILTER: u8 = 7;
 const SETTINGS: u8 = 8;
+const TIME: u8 = 9;
+const DEFAULT_TTL: u8 = 10;
 
 /// The changes of one flush, compaction or rebuild.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -40,6 +45,8 @@ pub(crate) struct Edit {
     pub(crate) filters: Vec<(u64, FilterMeta)>,
     /// The settings from now on: in the first edit of each manifest.
     pub(crate) settings: Option<StoreSettings>,
+    /// The time of the store, if it has expiring entries.
+    pub(crate) time: Option<Millis>,
 }
 
 impl Edit {
@@ -55,9 +62,14 @@ impl Edit {
             bytes.put_u8(*level as u8);
             meta.encode(&mut bytes);
         }
-        for (tag, field) in
-            [(LOG, self.log), (FLUSHED_SEQ, self.flushed_seq), (NEXT_FILE, self.next_file)]
-        {
+        let default_ttl = self.settings.and_then(|settings| settings.default_ttl);
+        for (tag, field) in [
+            (LOG, self.log),
+            (FLUSHED_SEQ, self.flushed_seq),
+            (NEXT_FILE, self.next_file),
+            (TIME, self.time),
+            (DEFAULT_TTL, default_ttl),
+        ] {
             if let Some(value) = field {
                 bytes.put_u8(tag);
                 bytes.put_u64(value);
@@ -82,6 +94,7 @@ impl Edit {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(bytes);
         let mut edit = Self::default();
+        let mut default_ttl = None;
         let level =
             |fields: &mut Fields<'_>| fields.u8().map(usize::from).filter(|&level| level < LEVELS);
         while !fields.is_empty() {
@@ -97,8 +110,13 @@ impl Edit {
                 }
                 FILTER => edit.filters.push((fields.u64()?, FilterMeta::decode(&mut fields)?)),
                 SETTINGS => once(&mut edit.settings, StoreSettings::decode(&mut fields)?)?,
+                TIME => once(&mut edit.time, fields.u64().filter(|&time| time <= LATEST)?)?,
+                DEFAULT_TTL => once(&mut default_ttl, fields.u64().filter(|&ttl| ttl > 0)?)?,
                 _ => return None,
             }
+        }
+        if default_ttl.is_some() {
+            edit.settings.as_mut()?.default_ttl = default_ttl;
         }
         Some(edit)
     }
@@ -119,12 +137,27 @@ pub(crate) struct TableSet {
     pub(crate) next_file: u64,
     pub(crate) hash_key: HashKey,
     pub(crate) settings: StoreSettings,
+    /// The time up to which the store was in use, if it has expiring entries.
+    pub(crate) time: Option<Millis>,
 }
 
 impl TableSet {
     /// The set of a store without tables.
     pub(crate) fn new(hash_key: HashKey, settings: StoreSettings) -> Self {
-        Self { tables: BTreeMap::new(), log: 0, flushed_seq: 0, next_file: 0, hash_key, settings }
+        Self {
+            tables: BTreeMap::new(),
+            log: 0,
+            flushed_seq: 0,
+            next_file: 0,
+            hash_key,
+            settings,
+            time: None,
+        }
+    }
+
+    /// The features that a reader of this set must know; see format.md, "Manifest".
+    pub(crate) fn required_features(&self) -> u32 {
+        self.settings.required_features() | if self.time.is_some() { EXPIRY } else { 0 }
     }
 
     /// The set that the first edit of a manifest makes, or why it cannot be the first.
@@ -179,6 +212,12 @@ impl TableSet {
             return Err("a second hash key".into());
         }
         self.settings = edit.settings.unwrap_or(self.settings);
+        if let Some(time) = edit.time {
+            if self.time > Some(time) {
+                return Err(format!("a time of {time}, which goes back"));
+            }
+            self.time = Some(time);
+        }
         Ok(())
     }
 
@@ -203,6 +242,7 @@ impl TableSet {
             hash_key: Some(self.hash_key),
             filters: Vec::new(),
             settings: Some(self.settings),
+            time: self.time,
         }
     }
 
@@ -310,6 +350,7 @@ mod tests {
             hidden_bytes: 7,
             prefixes: Some(8),
             is_ingested: false,
+            expiries: None,
             keys: 9,
             min_seq: 1,
             max_seq: 10,
@@ -334,7 +375,9 @@ mod tests {
             settings: Some(StoreSettings {
                 policy: FilterPolicy::classic(),
                 extractor: Some(PrefixExtractor::fixed(3)),
+                default_ttl: Some(7),
             }),
+            time: Some(8),
         }
     }
 
@@ -355,7 +398,7 @@ mod tests {
         let counters = [7_u64, 9].map(|number| number.to_le_bytes().to_vec());
         let settings = [FilterPolicy::classic(), FilterPolicy::none()].map(|policy| {
             let mut bytes = Vec::new();
-            StoreSettings { policy, extractor: None }.encode(&mut bytes);
+            StoreSettings { policy, ..StoreSettings::default() }.encode(&mut bytes);
             bytes
         });
         for (tag, [one, other]) in [

@@ -44,19 +44,7 @@ impl Manifest {
         random: RandomSource,
         set: TableSet,
     ) -> Result<Self> {
-        Self::create_with(dir, number, store, random, set, 0)
-    }
-
-    /// As `create`; later edits may need these features, too.
-    fn create_with(
-        dir: &StoreDir,
-        number: u64,
-        store: u64,
-        random: RandomSource,
-        set: TableSet,
-        features: u32,
-    ) -> Result<Self> {
-        let features = features | set.settings.required_features();
+        let features = set.required_features();
         let edit = set.as_edit().encode();
         let refused = |found| Error::corrupt(dir.path(), 0, "tables that a reader accepts", found);
         TableSet::read(&edit).map_err(refused)?;
@@ -103,9 +91,9 @@ impl Manifest {
         Ok(())
     }
 
-    /// Whether an edit may need these features.
-    pub(crate) fn has_features(&self, features: u32) -> bool {
-        features & !self.features == 0
+    /// Whether an edit may lead to a set: the header has the features that it requires.
+    pub(crate) fn allows(&self, set: &TableSet) -> bool {
+        set.required_features() & !self.features == 0
     }
 
     pub(crate) fn wants_rewriting(&self) -> bool {
@@ -122,16 +110,15 @@ impl Manifest {
         made
     }
 
-    /// Continues in a new manifest, in which edits may need these features. After the first kind of error this one is
+    /// Continues in a new manifest, with this set. After the first kind of error this one is
     /// current; after the second kind either may be.
     pub(crate) fn rewrite(
         &mut self,
         dir: &StoreDir,
         number: u64,
-        features: u32,
+        set: TableSet,
     ) -> std::result::Result<u64, LogError> {
-        let (store, random, set) = (self.store, self.random, self.set.clone());
-        let next = Self::create_with(dir, number, store, random, set, features);
+        let next = Self::create(dir, number, self.store, self.random, set);
         let mut next = next.map_err(LogError::Refused)?;
         next.make_current(dir)?;
         let old = self.number();
@@ -326,7 +313,8 @@ mod tests {
         let length = grow_to(&mut manifest, 64 * 1024)?;
         assert!((64 * 1024..64 * 1024 + edit_bytes).contains(&length), "{length}");
         let next_file = manifest.set.next_file;
-        let old = manifest.rewrite(&dir, 9, 0).map_err(LogError::into_error)?;
+        let set = manifest.set().clone();
+        let old = manifest.rewrite(&dir, 9, set).map_err(LogError::into_error)?;
         assert_eq!((old, manifest.number()), (1, 9));
         assert_eq!(read_current(&dir)?, Some(9));
         let (set, store, lost) = Manifest::read(&dir, 9)?;
@@ -414,6 +402,7 @@ mod tests {
             hidden_bytes: 0,
             prefixes: None,
             is_ingested: false,
+            expiries: None,
             keys: 9,
             min_seq: 1,
             max_seq: 10,

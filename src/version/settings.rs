@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 use crate::codec::{Fields, PutFields};
+use crate::expiry::Millis;
 use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::key::MAX_KEY_BYTES;
 use crate::wal::{LAYERED_RIBBONS, MANY_PREFIXES};
@@ -13,6 +14,8 @@ use criba_filter::FilterKind;
 pub(crate) struct StoreSettings {
     pub(crate) policy: FilterPolicy,
     pub(crate) extractor: Option<PrefixExtractor>,
+    /// See [`Options::default_ttl`](crate::Options::default_ttl); in a field of its own.
+    pub(crate) default_ttl: Option<Millis>,
 }
 
 impl StoreSettings {
@@ -24,7 +27,7 @@ impl StoreSettings {
     }
 
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
-        let Self { policy, extractor } = self;
+        let Self { policy, extractor, default_ttl: _ } = self;
         policy.encode(bytes);
         bytes.put_u64(extractor.map_or(0, PrefixExtractor::id));
     }
@@ -40,7 +43,7 @@ impl StoreSettings {
                 Some(extractor)
             }
         };
-        Some(Self { policy, extractor })
+        Some(Self { policy, extractor, default_ttl: None })
     }
 }
 
@@ -80,7 +83,7 @@ mod tests {
         ];
         for policy in policies {
             for extractor in extractors {
-                let settings = StoreSettings { policy, extractor };
+                let settings = StoreSettings { policy, extractor, default_ttl: None };
                 let bytes = encoded(&settings);
                 assert_eq!(decoded(&bytes), Some(settings));
                 for length in 0..bytes.len() {

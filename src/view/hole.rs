@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 
+use crate::expiry::Moment;
 use crate::iter::Direction;
-use crate::key::Seq;
 use crate::key_range::{KeyBounds, borrowed};
 
-/// Tables and sealed memtables of the view have no value within `bounds` for readers from `seq` on.
+/// Tables and sealed memtables of the view have no value within `bounds` for readers from this moment on.
 #[derive(Debug)]
 pub(crate) struct Hole {
     bounds: KeyBounds,
-    seq: Seq,
+    from: Moment,
 }
 
 #[derive(Debug, Default)]
@@ -32,21 +32,23 @@ impl Clone for LastHole {
 }
 
 impl LastHole {
-    /// Notes that a reader at `seq` saw nothing within `bounds`. All entries of tables and sealed memtables are up
-    /// to `seq`.
-    pub(crate) fn note(&self, bounds: KeyBounds, seq: Seq) {
-        self.0.store(Some(Arc::new(Hole { bounds, seq })));
+    /// Notes that a reader at the moment `from` saw nothing within `bounds`. It sees all entries of tables and sealed
+    /// memtables.
+    pub(crate) fn note(&self, bounds: KeyBounds, from: Moment) {
+        self.0.store(Some(Arc::new(Hole { bounds, from })));
     }
 
-    /// The hole at the start of a scan at `seq` in `direction`.
+    /// The hole at the start of a scan at this moment in `direction`.
     pub(crate) fn at(
         &self,
-        seq: Seq,
+        moment: Moment,
         direction: Direction,
         bounds: Bounds<'_>,
     ) -> Option<Arc<Hole>> {
         let hole = self.0.load();
-        let hole = hole.as_ref().filter(|hole| hole.seq <= seq)?;
+        let hole = hole
+            .as_ref()
+            .filter(|hole| hole.from.seq <= moment.seq && hole.from.time <= moment.time)?;
         let (from, to) = ends(borrowed(&hole.bounds));
         let (start, end) = ends(bounds);
         let begins_within = match direction {

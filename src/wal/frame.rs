@@ -54,7 +54,7 @@ impl LogKind {
     fn known_features(self) -> u32 {
         match self {
             Self::Wal => 0,
-            Self::Manifest => LAYERED_RIBBONS | MANY_PREFIXES,
+            Self::Manifest => LAYERED_RIBBONS | MANY_PREFIXES | EXPIRY,
         }
     }
 
@@ -130,6 +130,8 @@ pub(crate) enum HeaderError {
 pub(crate) const LAYERED_RIBBONS: u32 = 1;
 /// The required feature of a manifest: the recorded extractor may give a key several prefixes.
 pub(crate) const MANY_PREFIXES: u32 = 2;
+/// The required feature of a manifest: the store has, or had, expiring entries.
+pub(crate) const EXPIRY: u32 = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileHeader {

@@ -991,7 +991,13 @@ fn the_reader_and_the_library_agree_on_one_more_edit() {
     };
     let cases: Vec<(bool, &str, Vec<u8>)> = vec![
         (true, "nothing", vec![]),
-        (false, "an unknown field", put(&[(9, 0)])),
+        (false, "an unknown field", put(&[(11, 0)])),
+        (true, "a time", put(&[(9, 1000)])),
+        (false, "a time after the year 9999", put(&[(9, 253_402_300_800_000)])),
+        (false, "a time twice", put(&[(9, 1000), (9, 1000)])),
+        (false, "a time to live without settings", put(&[(10, 1)])),
+        (true, "a time to live", [settings(&[2, 3, 1, 0], 0, 0, 0), put(&[(10, 1)])].concat()),
+        (false, "a life of 0", [settings(&[2, 3, 1, 0], 0, 0, 0), put(&[(10, 0)])].concat()),
         (false, "a field cut short", vec![3, 0]),
         (false, "log 0", put(&[(3, 0)])),
         (false, "a log that is not there", put(&[(3, 1 << 40)])),

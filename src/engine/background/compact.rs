@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::filter_tasks::{apply_filter_budget, rebuild_filter};
 use super::{ManualCompaction, State};
 use crate::compaction::{
-    Compaction, MergeContext, everything, merge, pick, pick_idle, pick_within_l0,
+    Compaction, How, MergeContext, everything, merge, pick, pick_idle, pick_within_l0,
 };
 use crate::engine::inner::DbInner;
 use crate::error::{Error, Result};
@@ -33,7 +33,8 @@ pub(super) fn picked(db: &DbInner, view: &ReadView, state: &State, due: Due) -> 
     if !db.compacts_by_itself() || is_held || state.stop {
         return None;
     }
-    let settings = db.options.pick_settings(db.sequences.oldest_snapshot());
+    let over = db.env.time.for_merges();
+    let settings = db.options.pick_settings(db.sequences.oldest_snapshot(), over);
     match due {
         Due::Now => pick(&view.version, &settings, &state.busy),
         Due::Idle => pick_idle(&view.version, &settings, &state.busy),
@@ -80,7 +81,7 @@ pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
         db.check_writable()?;
         // Other threads begin no merge while this one waits, so L0 could fill up.
         let version = Arc::clone(&db.views.load().version);
-        let settings = db.options.pick_settings(None);
+        let settings = db.options.pick_settings(None, 0);
         let within = pick_within_l0(&version, &settings, &state.busy);
         let Some(compaction) = within.filter(|_| !state.is_held()) else {
             state = db.scheduler.changed.wait(state);
@@ -94,7 +95,7 @@ pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
     }
     db.check_writable()?;
     let version = Arc::clone(&db.views.load().version);
-    let Some(compaction) = everything(&version) else { return Ok(()) };
+    let Some(compaction) = everything(&version, db.env.time.for_merges()) else { return Ok(()) };
     let _running = db.scheduler.begin_compaction(&mut state, &compaction);
     drop(state);
     compact.has_begun();
@@ -126,7 +127,7 @@ pub(super) fn rewrite(db: &DbInner, before: u64) -> Result<u64> {
             continue;
         };
         let inputs = vec![(level, live)];
-        let compaction = Compaction { inputs, output_level: level, is_trivial_move: false };
+        let compaction = Compaction { inputs, output_level: level, how: How::Merge };
         let _running = db.scheduler.begin_compaction(&mut state, &compaction);
         drop(state);
         match run_compaction(db, compaction, version, &|| false)? {
@@ -213,24 +214,29 @@ fn compact_and_install(
     unwanted: &dyn Fn() -> bool,
 ) -> Result<Vec<u64>> {
     let output_level = compaction.output_level;
-    let tables: Vec<_> = if compaction.is_trivial_move {
-        compaction.inputs.iter().map(|(_, live)| live.open()).collect()
-    } else {
-        let recipe_for = db.filters.recipes_for_outputs(version, &compaction.inputs, output_level);
-        let filter_for = |table: &TableWriter| recipe_for(table.key_counts());
-        // Ranges of sequence numbers of L0 tables do not overlap, so a merge within L0 has one output.
-        let table_bytes = if output_level == 0 { u64::MAX } else { db.options.table_bytes };
-        let cancelled = || db.scheduler.stops() || unwanted();
-        let context = MergeContext {
-            env: &db.env,
-            settings: &db.table_settings(),
-            filter_for: &filter_for,
-            table_bytes,
-            ignore_filters: db.options.ignore_filters,
-            snapshots: db.sequences.snapshots(),
-            cancelled: &cancelled,
-        };
-        merge(compaction, version, &context)?
+    let tables: Vec<_> = match compaction.how {
+        How::Move => compaction.inputs.iter().map(|(_, live)| live.open()).collect(),
+        How::Remove => Vec::new(),
+        How::Merge => {
+            let (over, snapshots) = db.reclaimable();
+            let recipe_for =
+                db.filters.recipes_for_outputs(version, &compaction.inputs, output_level);
+            let filter_for = |table: &TableWriter| recipe_for(table.key_counts());
+            // Ranges of sequence numbers of L0 tables do not overlap, so a merge within L0 has one output.
+            let table_bytes = if output_level == 0 { u64::MAX } else { db.options.table_bytes };
+            let cancelled = || db.scheduler.stops() || unwanted();
+            let context = MergeContext {
+                env: &db.env,
+                settings: &db.table_settings(),
+                filter_for: &filter_for,
+                table_bytes,
+                ignore_filters: db.options.ignore_filters,
+                snapshots,
+                over,
+                cancelled: &cancelled,
+            };
+            merge(compaction, version, &context)?
+        }
     };
     let edit = Edit {
         removed: compaction.inputs.iter().map(|(at, live)| (*at, live.table.id())).collect(),
@@ -239,14 +245,22 @@ fn compact_and_install(
     let ids = ids(&tables);
     let mut added: Vec<_> = tables.into_iter().map(|open| (output_level, open)).collect();
     let installed = db.install(edit, &mut added, None);
-    if compaction.is_trivial_move {
-        installed?;
-        let tables_moved = ids.len() as u64;
-        db.env.ledger.count(Activity { tables_moved, ..Activity::default() });
-        fit_filters(db, compaction, version);
-    } else {
-        installed.inspect_err(|error| discard(&added, error))?;
-        db.env.ledger.count(Activity { compactions: 1, ..Activity::default() });
+    match compaction.how {
+        How::Move => {
+            installed?;
+            let tables_moved = ids.len() as u64;
+            db.env.ledger.count(Activity { tables_moved, ..Activity::default() });
+            fit_filters(db, compaction, version);
+        }
+        How::Remove => {
+            installed?;
+            let tables_expired = compaction.inputs.len() as u64;
+            db.env.ledger.count(Activity { tables_expired, ..Activity::default() });
+        }
+        How::Merge => {
+            installed.inspect_err(|error| discard(&added, error))?;
+            db.env.ledger.count(Activity { compactions: 1, ..Activity::default() });
+        }
     }
     Ok(ids)
 }

@@ -51,13 +51,15 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
         db.filters.recipe_for_flush(&db.views.load().version, table.key_counts())
     };
     let stops = || db.scheduler.stops();
+    let (over, snapshots) = db.reclaimable();
     let context = MergeContext {
         env: &db.env,
         settings: &db.table_settings(),
         filter_for: &filter_for,
         table_bytes: u64::MAX,
         ignore_filters: db.options.ignore_filters,
-        snapshots: db.sequences.snapshots(),
+        snapshots,
+        over,
         cancelled: &stops,
     };
     // Older entries are in tables alone: this memtable is the oldest one. Later versions have no keys that this

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::compact::{Ended, fit_filters, run_compaction};
-use crate::compaction::{Compaction, Occupied, leave_l0, leave_level};
+use crate::compaction::{Compaction, How, Occupied, leave_l0, leave_level};
 use crate::engine::inner::DbInner;
 use crate::error::Result;
 use crate::sstable::{OpenTable, TableMeta};
@@ -105,7 +105,7 @@ pub(crate) fn fit_ingested(db: &DbInner, ids: &[u64]) {
     let version = db.views.load().version.without_filters();
     for (level, live) in version.tables().filter(|(_, live)| ids.contains(&live.table.id())) {
         let inputs = vec![(level, live.clone())];
-        let placed = Compaction { inputs, output_level: level, is_trivial_move: true };
+        let placed = Compaction { inputs, output_level: level, how: How::Move };
         fit_filters(db, &placed, &version);
     }
 }

@@ -1,0 +1,158 @@
+//! The time of a store: it never goes back while the store is open.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use crate::error::{Error, Result};
+use crate::expiry::{Millis, since_1970};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Instant, Ordering};
+
+/// The end of the year 9999. No manifest has a later time.
+pub(crate) const LATEST: Millis = 253_402_300_799_999;
+
+/// So far may the clock be behind the time that the store recorded.
+const TOLERANCE: Duration = Duration::from_secs(3600);
+
+/// Where a store takes its time from: see [`Options::clock`].
+pub trait Clock: fmt::Debug + Send + Sync {
+    /// The wall clock. It may jump.
+    fn wall(&self) -> SystemTime;
+
+    /// The time since a fixed moment. It must never jump.
+    fn monotonic(&self) -> Duration;
+}
+
+/// The clocks of the system.
+#[derive(Debug)]
+pub(crate) struct SystemClock(Instant);
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Clock for SystemClock {
+    fn wall(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// The time of an open store: the greatest that the clock has shown since the opening, and that the manifest has.
+#[derive(Debug)]
+pub(crate) struct StoreTime {
+    clock: Arc<dyn Clock>,
+    /// What both clocks showed at the opening.
+    opened: (Millis, Duration),
+    latest: AtomicU64,
+    /// Whether the store has expiring entries. It is set before the first one is visible.
+    is_used: AtomicBool,
+    pub(crate) default_ttl: Option<Millis>,
+}
+
+impl Default for StoreTime {
+    fn default() -> Self {
+        Self::of(Arc::new(SystemClock::default()))
+    }
+}
+
+impl StoreTime {
+    fn of(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            opened: (wall(&*clock), clock.monotonic()),
+            clock,
+            latest: AtomicU64::new(0),
+            is_used: AtomicBool::new(false),
+            default_ttl: None,
+        }
+    }
+
+    /// The time of a store that is opened, whose manifest has `recorded`.
+    pub(crate) fn new(
+        clock: &Arc<dyn Clock>,
+        is_accepted: bool,
+        recorded: Option<Millis>,
+        default_ttl: Option<Millis>,
+    ) -> Result<Self> {
+        let time = Self { default_ttl, ..Self::of(Arc::clone(clock)) };
+        time.follow(recorded, is_accepted)?;
+        Ok(time)
+    }
+
+    /// Goes on from the time that a manifest has recorded, unless the clock is far behind that.
+    pub(crate) fn follow(&self, recorded: Option<Millis>, is_accepted: bool) -> Result<()> {
+        let Some(recorded) = recorded else { return Ok(()) };
+        let shown = wall(&*self.clock);
+        let is_behind = recorded > shown.saturating_add(TOLERANCE.as_millis() as Millis);
+        if is_behind && !is_accepted {
+            return Err(Error::ClockBehind { clock: at(shown), recorded: at(recorded) });
+        }
+        self.latest.fetch_max(if is_behind { shown } else { recorded }, Ordering::Relaxed);
+        self.begin();
+        Ok(())
+    }
+
+    /// Whether the store has, or had, expiring entries.
+    #[inline]
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
+    }
+
+    /// The store has expiring entries from now on.
+    pub(crate) fn begin(&self) {
+        self.is_used.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn now(&self) -> Millis {
+        self.at_least(wall(&*self.clock))
+    }
+
+    pub(crate) fn system_time(&self) -> SystemTime {
+        at(self.now())
+    }
+
+    /// The time that the manifest records.
+    pub(crate) fn recorded(&self) -> Option<Millis> {
+        self.is_used().then(|| self.now())
+    }
+
+    /// The time that an entry takes which has no expiry of its own.
+    pub(crate) fn default_expiry(&self) -> Option<Millis> {
+        self.default_ttl.map(|ttl| self.now().saturating_add(ttl))
+    }
+
+    /// What expired up to this time may go. A wall clock that jumps hides keys, but destroys none.
+    pub(crate) fn for_merges(&self) -> Millis {
+        if !self.is_used() {
+            return 0;
+        }
+        let (wall, monotonic) = (wall(&*self.clock), self.clock.monotonic());
+        // Later readers have at least this time.
+        self.at_least(wall);
+        let (at_opening, opened) = self.opened;
+        let elapsed = monotonic.saturating_sub(opened).as_millis() as Millis;
+        wall.min(at_opening.saturating_add(elapsed))
+    }
+
+    fn at_least(&self, wall: Millis) -> Millis {
+        let latest = self.latest.load(Ordering::Acquire);
+        // Mostly the same millisecond: then no thread waits for the cache line of another.
+        if wall <= latest {
+            return latest;
+        }
+        self.latest.fetch_max(wall, Ordering::AcqRel).max(wall)
+    }
+}
+
+fn at(time: Millis) -> SystemTime {
+    let since_1970 = Duration::from_millis(time);
+    SystemTime::UNIX_EPOCH.checked_add(since_1970).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+fn wall(clock: &dyn Clock) -> Millis {
+    (since_1970(clock.wall()).as_millis() as Millis).min(LATEST)
+}
