@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::codec::{Fields, PutFields};
 use crate::error::{Error, Result};
-use crate::expiry::{Expiry, Millis, NEVER, is_over, stored};
+use crate::expiry::{Expiry, Millis, NEVER, stored};
 use crate::key::{self, EXPIRY_BYTES, EntryKind, EntryRef, MAX_KEY_BYTES, Seq};
 
 const MAX_BATCH_BYTES: u64 = u32::MAX as u64;
@@ -77,8 +77,6 @@ pub(crate) struct Encoded {
     pub(crate) ops: Vec<u8>,
     pub(crate) entries: u64,
     pub(crate) requirements: Vec<u8>,
-    /// Whether an entry may have an expiry.
-    pub(crate) has_expiries: bool,
 }
 
 impl fmt::Debug for Batch {
@@ -206,45 +204,41 @@ impl Batch {
         self.ops.len()
     }
 
-    /// The batch as it is written, by a store in which other entries expire at `default`.
-    pub(crate) fn into_encoded(self, default: Option<Millis>) -> Result<Encoded> {
-        if let Some(error) = self.refused {
-            return Err(error);
-        }
-        let has_expiries = self.has_expiries || default.is_some();
-        let ops = if has_expiries { with_expiries(&self.ops, default) } else { self.ops };
-        let length = (ops.len() + self.requirements.len()) as u64;
-        if length > MAX_BATCH_BYTES {
-            return Err(Error::TooLong { what: "batch", length, limit: MAX_BATCH_BYTES });
-        }
-        Ok(Encoded { ops, entries: self.count, requirements: self.requirements, has_expiries })
-    }
-}
-
-/// The entries as they are stored: with `default`, where they have no expiry of their own, and without [`NEVER`].
-fn with_expiries(ops: &[u8], default: Option<Millis>) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(ops.len());
-    for entry in entries(ops) {
-        match entry.put().map(|(expiry, value)| (expiry.or(default), value)) {
-            Some((Some(NEVER) | None, value)) => {
-                encode_entry(&mut bytes, EntryKind::Put, entry.key, value);
+    pub(crate) fn into_encoded(self) -> Result<Encoded> {
+        let length = (self.ops.len() + self.requirements.len()) as u64;
+        match self.refused {
+            Some(error) => Err(error),
+            None if length > MAX_BATCH_BYTES => {
+                Err(Error::TooLong { what: "batch", length, limit: MAX_BATCH_BYTES })
             }
-            Some((Some(expiry), value)) => {
-                encode_entry(&mut bytes, EntryKind::Expiring, entry.key, &stored(expiry, value));
+            None => {
+                Ok(Encoded { ops: self.ops, entries: self.count, requirements: self.requirements })
             }
-            None => encode_entry(&mut bytes, EntryKind::Delete, entry.key, &[]),
         }
     }
-    bytes
-}
 
-impl Encoded {
-    /// The numbers of entries with an expiry, and of those that have expired at a time.
-    pub(crate) fn expiring(&self, time: Millis) -> (u64, u64) {
-        let expiries = entries(&self.ops).filter_map(|entry| entry.expiry());
-        expiries.fold((0, 0), |(all, over), expiry| {
-            (all + 1, over + u64::from(is_over(Some(expiry), time)))
-        })
+    #[inline]
+    pub(crate) fn has_expiries(&self) -> bool {
+        self.has_expiries
+    }
+
+    /// Gives entries without an expiry of their own the `default`, and removes [`NEVER`]. Returns the expiries.
+    pub(crate) fn set_expiries(&mut self, default: Option<Millis>) -> Vec<Millis> {
+        let (mut ops, mut expiries) = (Vec::with_capacity(self.ops.len()), Vec::new());
+        for entry in entries(&self.ops) {
+            match entry.put().map(|(expiry, value)| (expiry.or(default), value)) {
+                Some((Some(NEVER) | None, value)) => {
+                    encode_entry(&mut ops, EntryKind::Put, entry.key, value);
+                }
+                Some((Some(expiry), value)) => {
+                    encode_entry(&mut ops, EntryKind::Expiring, entry.key, &stored(expiry, value));
+                    expiries.push(expiry);
+                }
+                None => encode_entry(&mut ops, EntryKind::Delete, entry.key, &[]),
+            }
+        }
+        self.ops = ops;
+        expiries
     }
 }
 
@@ -314,10 +308,11 @@ pub(crate) fn entries(ops: &[u8]) -> impl Iterator<Item = EntryRef<'_>> {
 
 #[inline]
 fn next_entry<'a>(fields: &mut Fields<'a>, seq: Seq) -> Option<EntryRef<'a>> {
-    let kind = EntryKind::from_byte(fields.u8()?)?;
+    let byte = fields.u8()?;
     let key = fields.prefixed()?;
-    let value = if kind == EntryKind::Delete { &[] } else { fields.prefixed()? };
-    if key.len() > MAX_KEY_BYTES || !kind.may_store(value.len()) {
+    let value = if byte == EntryKind::Delete as u8 { &[] } else { fields.prefixed()? };
+    let kind = EntryKind::of_entry(byte, value.len())?;
+    if key.len() > MAX_KEY_BYTES {
         return None;
     }
     Some(EntryRef { key, seq, kind, value })
@@ -333,7 +328,7 @@ mod tests {
         let mut batch = Batch::new();
         batch.put("a", "1").delete("b").put("", vec![7; 300]);
         assert_eq!(batch.len(), 3);
-        let Encoded { ops, entries, .. } = batch.into_encoded(None).expect("nothing too long");
+        let Encoded { ops, entries, .. } = batch.into_encoded().expect("nothing too long");
         let mut seen = Vec::new();
         let applied = for_each_entry(&ops, 10, |e| {
             seen.push((e.seq, e.kind, e.key.to_vec(), e.value.len()));
@@ -358,15 +353,15 @@ mod tests {
     fn a_key_or_value_that_is_too_long_refuses_the_batch() {
         let mut batch = Batch::new();
         batch.put(vec![0; MAX_KEY_BYTES], "longest key");
-        assert!(batch.clone().into_encoded(None).is_ok());
+        assert!(batch.clone().into_encoded().is_ok());
         batch.put(vec![0; MAX_KEY_BYTES + 1], "").put("fine", "fine");
         assert!(matches!(
-            batch.into_encoded(None),
+            batch.into_encoded(),
             Err(Error::TooLong { what: "key", length: 65_536, limit: 65_535 })
         ));
         let mut batch = Batch::new();
         batch.put("k", vec![0; MAX_VALUE_BYTES + 1]);
-        assert!(matches!(batch.into_encoded(None), Err(Error::TooLong { what: "value", .. })));
+        assert!(matches!(batch.into_encoded(), Err(Error::TooLong { what: "value", .. })));
     }
 
     #[test]
@@ -376,7 +371,7 @@ mod tests {
         assert_eq!((batch.len(), batch.is_empty()), (1, false));
         batch.put("fine", "").delete(vec![0; MAX_KEY_BYTES + 1]);
         assert_eq!((batch.len(), batch.is_empty()), (3, false));
-        assert!(matches!(batch.into_encoded(None), Err(Error::TooLong { what: "key", .. })));
+        assert!(matches!(batch.into_encoded(), Err(Error::TooLong { what: "key", .. })));
         assert!(Batch::new().is_empty());
     }
 }

@@ -111,6 +111,12 @@ impl StoreTime {
         self.at_least(wall(&*self.clock))
     }
 
+    /// The time of readers: 0 before the store has expiring entries, which needs no clock.
+    #[inline]
+    pub(crate) fn of_readers(&self) -> Millis {
+        if self.is_used() { self.now() } else { 0 }
+    }
+
     pub(crate) fn system_time(&self) -> SystemTime {
         at(self.now())
     }

@@ -102,8 +102,9 @@ impl Stored {
         EntryRef { key: &[], seq: 0, kind: self.kind, value: &self.value }.expiry()
     }
 
+    #[inline]
     pub(crate) fn is_over(&self, time: Millis) -> bool {
-        is_over(self.expiry(), time)
+        self.kind == EntryKind::Expiring && is_over(self.expiry(), time)
     }
 
     /// Whether it gives its key a value at a time.

@@ -29,29 +29,23 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
+    /// The kind with this number, of an entry that stores so many bytes for its key.
     #[inline]
-    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            0 => Some(Self::Delete),
-            1 => Some(Self::Put),
-            3 => Some(Self::Expiring),
-            _ => None,
+    pub(crate) fn of_entry(byte: u8, stored: usize) -> Option<Self> {
+        if byte == Self::Put as u8 && stored <= MAX_VALUE_BYTES {
+            return Some(Self::Put); // most entries
         }
+        Self::of_rarer_entry(byte, stored)
     }
 
-    /// Whether an entry of this kind may store so many bytes for its key.
     #[inline]
-    pub(crate) fn may_store(self, bytes: usize) -> bool {
-        // One comparison for most entries.
-        self == Self::Put && bytes <= MAX_VALUE_BYTES || self.others_may_store(bytes)
-    }
-
-    #[cold]
-    fn others_may_store(self, bytes: usize) -> bool {
-        match self {
-            Self::Delete => bytes == 0,
-            Self::Put => false,
-            Self::Expiring => (EXPIRY_BYTES..=MAX_VALUE_BYTES + EXPIRY_BYTES).contains(&bytes),
+    fn of_rarer_entry(byte: u8, stored: usize) -> Option<Self> {
+        match byte {
+            0 if stored == 0 => Some(Self::Delete),
+            3 if (EXPIRY_BYTES..=MAX_VALUE_BYTES + EXPIRY_BYTES).contains(&stored) => {
+                Some(Self::Expiring)
+            }
+            _ => None,
         }
     }
 }

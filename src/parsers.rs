@@ -35,7 +35,7 @@ pub fn batch_entries(bytes: &[u8], seq: u64) -> Option<(Vec<Entry>, u64)> {
 }
 
 pub fn batch_bytes(batch: Batch) -> Result<Vec<u8>> {
-    batch.into_encoded(None).map(|encoded| encoded.ops)
+    batch.into_encoded().map(|encoded| encoded.ops)
 }
 
 /// What follows the last frame of a log.

@@ -17,7 +17,7 @@ use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::filter_manager::advise::{Advice, advise};
 use crate::fork;
 use crate::ledger::Stats;
-use crate::lookup::{Lookups, When};
+use crate::lookup::{Lookups, Now, When};
 use crate::options::Options;
 use crate::recovery::open::RecoveryReport;
 use crate::recovery::open_tables::check_filters;

@@ -8,7 +8,7 @@ use crate::engine::inner::DbInner;
 use crate::engine::scan::Scan;
 use crate::error::{Error, Result};
 use crate::expiry::Moment;
-use crate::lookup::{Lookups, When};
+use crate::lookup::{Lookups, Now, When};
 use crate::recovery::read_only_state::ReadOnlyState;
 use crate::vfs::FileLock;
 use crate::view::ReadView;

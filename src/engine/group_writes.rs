@@ -9,6 +9,7 @@ use super::condition::{Condition, Decision, Terms};
 use super::read_set::ReadSet;
 use super::recent_writes::RecentWrites;
 use crate::batch::{encode, entries};
+use crate::clock::StoreTime;
 use crate::expiry::Millis;
 use crate::filter::LookupKey;
 use crate::key::Seq;
@@ -36,8 +37,7 @@ pub(crate) struct State<'a> {
     pub(crate) recent: &'a RecentWrites,
     /// The number of the newest entry.
     pub(crate) newest: Seq,
-    /// The time by which all conditions of the group are judged.
-    pub(crate) time: Millis,
+    pub(crate) time: &'a StoreTime,
 }
 
 impl<'a> GroupWrites<'a> {
@@ -46,7 +46,9 @@ impl<'a> GroupWrites<'a> {
             return Self { group, decided: Vec::new(), validated: 0 };
         }
         let is_alone = group.len() == 1;
-        let mut decider = Decider { state, is_alone, changes: HashMap::default(), validated: 0 };
+        let time = state.time.of_readers();
+        let changes = HashMap::default();
+        let mut decider = Decider { state, time, is_alone, changes, validated: 0 };
         let decided = group.iter().map(|request| decider.decide(request)).collect();
         Self { group, decided, validated: decider.validated }
     }
@@ -62,6 +64,8 @@ impl<'a> GroupWrites<'a> {
 
 struct Decider<'a, 's> {
     state: State<'s>,
+    /// The time by which all conditions of the group are judged.
+    time: Millis,
     /// Whether the group has one request.
     is_alone: bool,
     /// The changes of the requests so far, which are not in the memtable yet.
@@ -82,7 +86,7 @@ impl<'a> Decider<'a, '_> {
             {
                 Decision::CheckAgain
             }
-            Terms::AllIf { until, .. } if *until <= self.state.time => Decision::CheckAgain,
+            Terms::AllIf { until, .. } if *until <= self.time => Decision::CheckAgain,
             Terms::EachIfAbsent { .. } => self.insert_each(request, &mut written),
             Terms::AllIf { requirements, .. } => {
                 let mut required = entries(requirements);
@@ -114,7 +118,7 @@ impl<'a> Decider<'a, '_> {
         if self.is_alone {
             return;
         }
-        let time = self.state.time;
+        let time = self.time;
         self.changes.extend(entries(ops).map(|entry| (entry.key, entry.value_at(time))));
     }
 
@@ -123,7 +127,7 @@ impl<'a> Decider<'a, '_> {
         for entry in entries(&request.ops) {
             let is_absent = self.has(entry.key, None);
             if is_absent {
-                self.changes.insert(entry.key, entry.value_at(self.state.time));
+                self.changes.insert(entry.key, entry.value_at(self.time));
                 inserted.push(entry);
             }
             decisions.push(is_absent);
@@ -144,7 +148,7 @@ impl<'a> Decider<'a, '_> {
             .filter(|memtable| memtable.may_contain(&key))
             .filter_map(|memtable| memtable.get(key.bytes(), Seq::MAX));
         match newest.next() {
-            Some(stored) => stored.value_at(self.state.time).as_deref() == expected,
+            Some(stored) => stored.value_at(self.time).as_deref() == expected,
             None => true,
         }
     }

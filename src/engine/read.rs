@@ -4,7 +4,7 @@ use super::inner::DbInner;
 use crate::error::Result;
 use crate::expiry::{Millis, Moment, NEVER};
 use crate::key::Seq;
-use crate::lookup::{Lookups, When};
+use crate::lookup::{Lookups, Now, When};
 use crate::value::Value;
 use crate::view::ReadView;
 
@@ -53,8 +53,8 @@ impl DbInner {
         // The view before the moment: newer views may lack entries that an older moment needs, because a compaction
         // dropped them.
         let view = self.views.load();
-        let now = || self.now();
-        read(self.lookups(), &view, &snapshot.map_or_else(|| When::now(&now), When::At))
+        let when = snapshot.map_or_else(|| When::now(self), When::At);
+        read(self.lookups(), &view, &when)
     }
 
     /// The time up to which expired entries may go, and the snapshots that need some of them: in this order, so that
@@ -63,10 +63,12 @@ impl DbInner {
         let over = self.env.time.for_merges();
         (over, self.sequences.snapshots())
     }
+}
 
-    /// The present moment. The time before the number: what is written at that time or later may renew a key, and a
-    /// reader that sees the key expired then sees that, too.
-    pub(crate) fn now(&self) -> Moment {
+impl Now for DbInner {
+    /// The time before the number: what is written at that time or later may renew a key, and a reader that sees the
+    /// key expired then sees that, too.
+    fn now(&self) -> Moment {
         let seq = self.sequences.newest();
         // Set before the first entry with an expiry is visible.
         if !self.env.time.is_used() {

@@ -13,7 +13,7 @@ use crate::fork::Birth;
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key_range::{KeyBounds, borrowed};
 use crate::ledger::Activity;
-use crate::lookup::Lookups;
+use crate::lookup::{Lookups, Now};
 use crate::memtable::MemtableCursor;
 use crate::sstable::{ReadPlan, TableEnv};
 use crate::value::Value;

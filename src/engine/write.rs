@@ -9,6 +9,7 @@ use super::group_writes::{GroupWrites, State};
 use super::inner::DbInner;
 use crate::batch::{Batch, Encoded, for_each_entry};
 use crate::error::{Error, Result};
+use crate::expiry::Millis;
 use crate::key::Seq;
 use crate::ledger::Activity;
 use crate::memtable::{Memtable, MemtableFilter};
@@ -40,17 +41,30 @@ impl DbInner {
     }
 
     /// The batch as it is written.
-    pub(crate) fn encode(&self, batch: Batch) -> Result<Encoded> {
-        let time = &self.env.time;
-        let encoded = batch.into_encoded(time.default_expiry())?;
-        if encoded.has_expiries {
-            let (expiring, expired_writes) = encoded.expiring(time.now());
-            if expiring > 0 {
-                self.begin_expiry()?;
-            }
-            self.env.ledger.count(Activity { expired_writes, ..Activity::default() });
+    #[inline]
+    pub(crate) fn encode(&self, mut batch: Batch) -> Result<Encoded> {
+        if batch.has_expiries() || self.env.time.default_ttl.is_some() {
+            self.set_expiries(&mut batch)?;
         }
-        Ok(encoded)
+        batch.into_encoded()
+    }
+
+    #[inline(never)]
+    fn set_expiries(&self, batch: &mut Batch) -> Result<()> {
+        let time = &self.env.time;
+        let expiries = batch.set_expiries(time.default_expiry());
+        if !expiries.is_empty() {
+            self.begin_expiry()?;
+        }
+        self.count_expired(&expiries);
+        Ok(())
+    }
+
+    /// Counts the entries among new ones that have expired already.
+    pub(super) fn count_expired(&self, expiries: &[Millis]) {
+        let now = self.env.time.now();
+        let expired_writes = expiries.iter().filter(|&&expiry| expiry <= now).count() as u64;
+        self.env.ledger.count(Activity { expired_writes, ..Activity::default() });
     }
 
     #[inline]
@@ -73,7 +87,7 @@ impl DbInner {
         let view = self.views.load();
         let mut seq = writer.next_seq;
         let (hash_key, recent) = (&self.env.hash_key, &writer.recent);
-        let time = self.now().time;
+        let time = &self.env.time;
         let state = State { view: &view, hash_key, recent, newest: seq - 1, time };
         let writes = GroupWrites::decide(group, state);
         let records = writes.iter().filter(|(_, entries)| *entries > 0).map(|(ops, entries)| {

@@ -48,24 +48,30 @@ pub enum Membership {
     Maybe,
 }
 
+/// A store that has a present moment.
+pub(crate) trait Now {
+    fn now(&self) -> Moment;
+}
+
 /// The moment of lookups.
 pub(crate) enum When<'a> {
     At(Moment),
     /// Now: determined when the first entry is searched for. Most lookups of absent keys come to none, and need no
     /// clock.
-    Now(&'a dyn Fn() -> Moment, OnceCell<Moment>),
+    Now(&'a dyn Now, OnceCell<Moment>),
 }
 
 impl<'a> When<'a> {
-    pub(crate) fn now(moment: &'a dyn Fn() -> Moment) -> Self {
-        Self::Now(moment, OnceCell::new())
+    #[inline]
+    pub(crate) fn now(store: &'a dyn Now) -> Self {
+        Self::Now(store, OnceCell::new())
     }
 
     #[inline]
     pub(crate) fn moment(&self) -> Moment {
         match self {
             Self::At(moment) => *moment,
-            Self::Now(now, moment) => *moment.get_or_init(now),
+            Self::Now(store, moment) => *moment.get_or_init(|| store.now()),
         }
     }
 }
@@ -87,8 +93,7 @@ impl Lookups<'_> {
         key: &[u8],
         trace: &mut impl Trace,
     ) -> Result<Option<Value>> {
-        let stored = Search::new(self, view, when, key).find(trace)?;
-        Ok(stored.map(Stored::into_value))
+        Search::new(self, view, when, key).find(trace, Stored::into_value)
     }
 
     /// See [`Db::explain`](crate::Db::explain).
@@ -110,7 +115,7 @@ impl Lookups<'_> {
         view: &ReadView,
         when: &When<'_>,
         keys: &[K],
-        take: impl Fn(Stored) -> T,
+        take: impl Fn(Stored) -> T + Copy,
     ) -> Result<Vec<Option<T>>> {
         // All keys at one moment: before the first filter, which may deny what is written later.
         let when = &When::At(when.moment());
@@ -129,7 +134,7 @@ impl Lookups<'_> {
                 if ahead.slow {
                     ahead.announce(self, view, when, keys, values.len());
                 }
-                values.push(search.find(&mut ahead)?.map(&take));
+                values.push(search.find(&mut ahead, take)?);
             }
         }
         Ok(values)

@@ -4,6 +4,7 @@ use super::{Lookups, Trace, When};
 use crate::error::Result;
 use crate::expiry::{Moment, Stored};
 use crate::filter::LookupKey;
+use crate::key::EntryKind;
 use crate::ledger::{Activity, Outcome, Step, TableStep, Verdict};
 use crate::memtable::Memtable;
 use crate::sstable::{BlockHandle, Table};
@@ -63,20 +64,24 @@ impl<'a> Search<'a> {
             .map(|block| (&*live.table, block))
     }
 
-    /// The entry that gives the key a value. Counts the lookup: once for the interval if every memtable and every
-    /// filter denies the key, else each step.
+    /// What `take` makes of the entry that gives the key a value. Counts the lookup: once for the interval if every
+    /// memtable and every filter denies the key, else each step.
     #[inline]
-    pub(super) fn find(&self, trace: &mut impl Trace) -> Result<Found> {
+    pub(super) fn find<T>(
+        &self,
+        trace: &mut impl Trace,
+        take: impl Fn(Stored) -> T,
+    ) -> Result<Option<T>> {
         let mut passed = Passed::default();
         if let found @ Some(_) = self.in_memtables(&mut passed, trace) {
-            return self.end(Ok(found), passed, true);
+            return self.end(Ok(found), passed, true, take);
         }
         match self.next_maybe(0) {
             None if passed.searched == 0 => {
                 self.end_denied(trace);
                 Ok(None)
             }
-            rank => self.in_tables(rank, passed, trace),
+            rank => self.in_tables(rank, passed, trace, take),
         }
     }
 
@@ -170,24 +175,25 @@ impl<'a> Search<'a> {
 
     /// Reads the block of the table at this rank, and goes on behind it until an entry is found.
     #[inline(never)]
-    fn in_tables(
+    fn in_tables<T>(
         &self,
         mut rank: Option<usize>,
         passed: Passed,
         trace: &mut impl Trace,
-    ) -> Result<Found> {
+        take: impl Fn(Stored) -> T,
+    ) -> Result<Option<T>> {
         let mut counted = 0;
         while let Some(maybe) = rank {
             self.pass(counted..maybe, true, trace);
             let found = self.read(maybe, trace);
             if !matches!(found, Ok(None)) {
-                return self.end(found, passed, false);
+                return self.end(found, passed, false, take);
             }
             counted = maybe + 1;
             rank = self.next_maybe(counted);
         }
         self.pass(counted..self.interval.ranks(), true, trace);
-        self.end(Ok(None), passed, false)
+        self.end(Ok(None), passed, false, take)
     }
 
     /// Traces, and counts if `count`, candidates that do not cover the key, or whose filters deny it.
@@ -252,10 +258,25 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Whether an entry gives its key a value.
+    #[inline]
+    fn is_value(&self, stored: &Stored) -> bool {
+        stored.kind == EntryKind::Put || stored.is_value_at(self.when.moment().time)
+    }
+
     #[inline(never)]
-    fn end(&self, found: Result<Found>, passed: Passed, from_memtable: bool) -> Result<Found> {
-        let is_value = |stored: &Stored| stored.is_value_at(self.when.moment().time);
-        let found = found.map(|found| found.filter(is_value));
+    fn end<T>(
+        &self,
+        found: Result<Found>,
+        passed: Passed,
+        from_memtable: bool,
+        take: impl Fn(Stored) -> T,
+    ) -> Result<Option<T>> {
+        let found = match found {
+            Ok(Some(stored)) if self.is_value(&stored) => Ok(Some(take(stored))),
+            Ok(_) => Ok(None),
+            Err(error) => Err(error),
+        };
         self.lookups.env.ledger.count(Activity {
             lookups: 1,
             hits: u64::from(matches!(found, Ok(Some(_)))),
@@ -281,7 +302,7 @@ fn search_block(
 ) -> (TableStep, Result<Found>) {
     let (block, found) = table.search(key.bytes(), moment.seq, timed);
     let outcome = match &found {
-        Ok(found) if found.entry.as_ref().is_some_and(|entry| entry.is_over(moment.time)) => {
+        Ok(found) if found.entry.as_ref().is_some_and(|stored| stored.is_over(moment.time)) => {
             Outcome::Expired
         }
         Ok(found) => Outcome::of_read(verdict, found.holds_key),

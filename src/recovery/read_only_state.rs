@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::expiry::{Millis, Moment};
 use crate::filter_manager::residency_changes;
 use crate::key::Seq;
-use crate::lookup::{Lookups, When};
+use crate::lookup::{Lookups, Now, When};
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::FileName;
 use crate::options::Options;
@@ -145,20 +145,14 @@ impl ReadOnlyState {
         Lookups { env: &self.env, ignore_filters: self.ignore_filters }
     }
 
-    /// Its entries at the present time.
-    pub(crate) fn now(&self) -> Moment {
-        let time = &self.env.time;
-        Moment { seq: self.seq, time: if time.is_used() { time.now() } else { 0 } }
-    }
-
     pub(crate) fn at_one_moment<T>(
         &self,
         snapshot: Option<Moment>,
         read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
     ) -> Result<T> {
         self.env.birth.check()?;
-        let now = || self.now();
-        read(self.lookups(), &self.view, &snapshot.map_or_else(|| When::now(&now), When::At))
+        let when = snapshot.map_or_else(|| When::now(self), When::At);
+        read(self.lookups(), &self.view, &when)
     }
 
     pub(crate) fn scan(
@@ -169,6 +163,13 @@ impl ReadOnlyState {
         self.env.birth.check()?;
         let (extractor, view) = (self.settings.extractor, Arc::clone(&self.view));
         Ok(Scan::new(&self.env, self.lookups(), extractor, view, moment, bounds))
+    }
+}
+
+/// Its entries at the present time.
+impl Now for ReadOnlyState {
+    fn now(&self) -> Moment {
+        Moment { seq: self.seq, time: self.env.time.of_readers() }
     }
 }
 

@@ -164,8 +164,8 @@ impl Block {
                 (0, Some(number)) => number.get(),
                 _ => return None, // an ingested entry has no number of its own
             };
-            let kind = EntryKind::from_byte(fields.u8()?)?;
-            if shared.checked_add(suffix_length)? > MAX_KEY_BYTES || !kind.may_store(value_length) {
+            let kind = EntryKind::of_entry(fields.u8()?, value_length)?;
+            if shared.checked_add(suffix_length)? > MAX_KEY_BYTES {
                 return None;
             }
             let start = self.entries_end - fields.rest().len();
