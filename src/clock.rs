@@ -62,10 +62,11 @@ impl Default for StoreTime {
 
 impl StoreTime {
     fn of(clock: Arc<dyn Clock>) -> Self {
+        let opened = (wall(&*clock), clock.monotonic());
         Self {
-            opened: (wall(&*clock), clock.monotonic()),
             clock,
-            latest: AtomicU64::new(0),
+            opened,
+            latest: AtomicU64::new(opened.0),
             is_used: AtomicBool::new(false),
             default_ttl: None,
         }

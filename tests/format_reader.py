@@ -647,7 +647,7 @@ class Table:
         expiries = []
         for key, seq, kind, value in self.entries():
             seqs.append(seq)
-            expiries += [(expiry_of(kind, value), len(key) + len(value))] if kind == 3 else []
+            expiries += [(expiry_of(kind, value), len(key) + len(value) + 5)] if kind == 3 else []
             hidden = len(key) + len(value) if key == last and self.totals[5] else 0
             for i, more in enumerate((1, kind == 0, key != last, len(key), len(value), hidden)):
                 totals[i] += more
@@ -660,7 +660,7 @@ class Table:
             yield key, seq, kind, value
         r = self.record
         need(totals == self.totals and last == r.largest, f"properties {totals}, not {self.totals}")
-        self.check_expiries(expiries, totals[3] + totals[4])
+        self.check_expiries(expiries, totals[3] + totals[4] + 5 * totals[0])
         need((min(seqs), max(seqs)) == (r.oldest, r.newest), "the sequence numbers promised")
         for known, held in zip(filters, prefixes):
             expected = known.prefixes if knows_prefixes(known.extractor) else len(held)

@@ -9,6 +9,8 @@ use crate::expiry::{Millis, NEVER};
 use crate::key::EntryRef;
 
 const PARTS: usize = 8;
+/// The least bytes of an entry beside key and value.
+const ENTRY_BYTES: usize = 5;
 /// With more times than this, neighbours are put together, up to a fraction of the bytes.
 const MOST_TIMES: usize = 2048;
 const FINEST: u64 = 512;
@@ -72,7 +74,8 @@ impl Default for ExpiryCounts {
 
 impl ExpiryCounts {
     pub(crate) fn add(&mut self, entry: &EntryRef<'_>) {
-        let bytes = (entry.key.len() + entry.value.len()) as u64;
+        // At least one byte for each entry: without an end of each there is no end of all.
+        let bytes = (entry.key.len() + entry.value.len() + ENTRY_BYTES) as u64;
         self.all += bytes;
         let Some(expiry) = entry.expiry() else { return };
         self.earliest = self.earliest.min(expiry);
@@ -146,6 +149,12 @@ mod tests {
         assert_eq!((some.quarter(), some.all()), (50, NEVER));
         let few = of(&[(Some(50), 1), (None, 1000)]).expect("an expiring entry");
         assert_eq!(few, Expiries { earliest: 50, parts: [NEVER; 8] });
+        let mut counts = ExpiryCounts::default();
+        let value = stored(50, b"");
+        counts.add(&EntryRef { key: b"", seq: 2, kind: EntryKind::Put, value: b"" });
+        counts.add(&EntryRef { key: b"a", seq: 1, kind: EntryKind::Expiring, value: &value });
+        let expiries = counts.expiries().expect("an expiring entry");
+        assert_eq!(expiries.all(), NEVER, "the empty key with the empty value stays");
     }
 
     /// Hours and years in one table: each part ends within a hundredth of the bytes of where it truly does.

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+mod clock;
 mod skip;
 mod sweeps;
 mod tempdir;
@@ -16,6 +17,8 @@ use std::sync::{Arc, Mutex};
 use criba::vfs::{AccessHint, Call, FileKind, Layer, LayeredVfs, Operation, RealVfs, Vfs, VfsDir};
 use criba::{FilterKind, FilterPolicy, Options};
 
+#[allow(unused_imports, reason = "each test uses some of it")]
+pub(crate) use self::clock::ManualClock;
 #[allow(unused_imports, reason = "each test uses some of it")]
 pub(crate) use self::skip::skip;
 #[allow(unused_imports, reason = "each test uses some of it")]

@@ -1,18 +1,21 @@
 //! Random operations beside a `BTreeMap`: all answers are equal, under all options, with flushes,
-//! compactions, snapshots, reopenings, crashes and restored checkpoints; and the ledger counts each lookup once.
+//! compactions, snapshots, reopenings, crashes and restored checkpoints, and a clock that jumps; and the ledger counts
+//! each lookup once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use criba::{
-    Activity, Allocation, Batch, Counts, Db, Durability, Error, FilterPolicy, Options, Outcome,
-    PrefixExtractor, Range, Reader, Snapshot, Stats, Step, TableStep, Value, Verdict,
+    Activity, Allocation, Batch, Counts, Db, Durability, Error, Expiry, FilterPolicy, Options,
+    Outcome, PrefixExtractor, Range, Reader, Snapshot, Stats, Step, TableStep, Value, Verdict,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::common;
+use crate::common::{self, ManualClock};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -36,6 +39,7 @@ struct Session {
     prefix: Option<PrefixExtractor>,
     filter_memory: Option<u64>,
     strict: bool,
+    default_ttl: Option<Duration>,
 }
 
 impl Session {
@@ -51,6 +55,7 @@ impl Session {
             prefix: prefixes[rng.random_range(0..prefixes.len())],
             filter_memory: draw_budget(rng),
             strict: rng.random(),
+            default_ttl: rng.random_bool(0.3).then(|| Duration::from_secs(rng.random_range(1..60))),
         }
     }
 }
@@ -61,7 +66,7 @@ fn draw_budget(rng: &mut ChaCha8Rng) -> Option<u64> {
 }
 
 impl Config {
-    fn options(self) -> Options {
+    fn options(self, clock: &Arc<ManualClock>) -> Options {
         let policy = common::policy();
         let policy = match self.filter {
             0 => policy.with_rate(0.3),
@@ -71,7 +76,7 @@ impl Config {
             4 => policy,
             _ => policy.with_total_bytes(100),
         };
-        let Session { allocation, prefix, filter_memory, strict } = self.of_session;
+        let Session { allocation, prefix, filter_memory, strict, default_ttl } = self.of_session;
         let mut options = common::options();
         if let Some(extractor) = prefix {
             options = options.prefix(extractor);
@@ -92,6 +97,8 @@ impl Config {
             .level_base_bytes(20)
             .l0_compaction_trigger(2)
             .block_bytes(256)
+            .default_ttl(default_ttl)
+            .clock(Arc::clone(clock) as _)
             .vfs(common::HookVfs::without_syncs())
     }
 }
@@ -141,6 +148,11 @@ struct Tested {
     flushes: u64,
     moved: u64,
     ingested: u64,
+    expired_found: u64,
+    expired_dropped: u64,
+    expired_to_tombstones: u64,
+    tables_expired: u64,
+    expired_writes: u64,
     probes_by_level: [u64; criba::LEVELS],
 }
 
@@ -156,6 +168,11 @@ impl Tested {
         self.flushes += stats.activity.flushes;
         self.moved += stats.activity.tables_moved;
         self.ingested += stats.activity.tables_ingested;
+        self.expired_found += total.expired;
+        self.expired_dropped += stats.activity.expired_dropped;
+        self.expired_to_tombstones += stats.activity.expired_to_tombstones;
+        self.tables_expired += stats.activity.tables_expired;
+        self.expired_writes += stats.activity.expired_writes;
         for (sum, level) in self.probes_by_level.iter_mut().zip(stats.levels) {
             *sum += level.probes();
         }
@@ -180,7 +197,15 @@ struct Run {
     path: PathBuf,
     copies: usize,
     db: Option<Db>,
+    clock: Arc<ManualClock>,
+    /// The time of the store: the latest that the clock has shown.
+    time: Duration,
+    /// Whether the store has, or had, expiring entries. Without them it records no time.
+    has_expiries: bool,
+    /// What has not expired.
     map: Map,
+    /// The keys of the map that will expire.
+    expiries: BTreeMap<Vec<u8>, Duration>,
     snapshots: Vec<Held>,
     scans: Vec<Scan>,
     /// The explained counts of lookups since the last opening, their hits and their misses.
@@ -198,7 +223,8 @@ impl Run {
         let keys = universe(&mut rng);
         let parent = common::tempdir();
         let path = parent.path().join("0");
-        let db = config.options().open(&path).unwrap();
+        let clock = Arc::new(ManualClock::at(Duration::from_secs(1_700_000_000)));
+        let db = config.options(&clock).open(&path).unwrap();
         Self {
             config,
             rng,
@@ -207,7 +233,11 @@ impl Run {
             path,
             copies: 0,
             db: Some(db),
+            time: clock.now(),
+            has_expiries: config.of_session.default_ttl.is_some(),
+            clock,
             map: Map::new(),
+            expiries: BTreeMap::new(),
             snapshots: Vec::new(),
             scans: Vec::new(),
             counted: Counts::default(),
@@ -243,16 +273,80 @@ impl Run {
         value
     }
 
+    /// The expiry that a write takes which has none of its own.
+    fn default_expiry(&self) -> Option<Duration> {
+        self.config.of_session.default_ttl.map(|ttl| self.time + ttl)
+    }
+
+    fn set(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        let expiry = self.default_expiry();
+        self.set_until(key, value, expiry);
+    }
+
+    fn set_until(&mut self, key: Vec<u8>, value: Vec<u8>, expiry: Option<Duration>) {
+        self.unset(&key);
+        self.has_expiries |= expiry.is_some();
+        if expiry.is_some_and(|expiry| expiry <= self.time) {
+            return;
+        }
+        if let Some(expiry) = expiry {
+            self.expiries.insert(key.clone(), expiry);
+        }
+        self.map.insert(key, value);
+    }
+
+    fn unset(&mut self, key: &[u8]) {
+        self.map.remove(key);
+        self.expiries.remove(key);
+    }
+
+    /// The clock goes on, or jumps in either direction, less than an hour back.
+    fn tick(&mut self) {
+        let step = Duration::from_millis(self.rng.random_range(0..20_000));
+        match self.rng.random_range(0..20) {
+            0 => self.clock.jump(self.clock.now() + 1000 * step),
+            1 | 2 => self.clock.jump(self.time - 100 * step),
+            _ => self.clock.advance(step),
+        }
+        self.note_time();
+    }
+
+    fn note_time(&mut self) {
+        // The store need not look at the clock before.
+        assert_eq!(since_1970(self.db().now()), self.time.max(self.clock.now()));
+        self.time = self.time.max(self.clock.now());
+        let over: Vec<_> = self.expiries.extract_if(.., |_, expiry| *expiry <= self.time).collect();
+        for (key, _) in over {
+            self.map.remove(&key);
+        }
+    }
+
+    /// An expiry of its own: never, in the past, soon, or long after.
+    fn expiry(&mut self) -> Option<Duration> {
+        match self.rng.random_range(0..10) {
+            0 => None,
+            1 => Some(self.time - Duration::from_millis(self.rng.random_range(0..5000))),
+            2 => Some(self.time + Duration::from_hours(10_000)),
+            _ => Some(self.time + Duration::from_millis(self.rng.random_range(1..50_000))),
+        }
+    }
+
     fn put(&mut self) {
         let (key, value) = (self.key(), self.value());
-        self.db().put(&key, &value).unwrap();
-        self.map.insert(key, value);
+        if self.rng.random_bool(0.6) {
+            self.db().put(&key, &value).unwrap();
+            self.set(key, value);
+        } else {
+            let expiry = self.expiry();
+            self.db().put_with_expiry(&key, &value, stored(expiry)).unwrap();
+            self.set_until(key, value, expiry);
+        }
     }
 
     fn delete(&mut self) {
         let key = self.key();
         self.db().delete(&key).unwrap();
-        self.map.remove(&key);
+        self.unset(&key);
     }
 
     fn batch(&mut self) {
@@ -261,13 +355,21 @@ impl Run {
         let keys: Vec<_> = (0..few).map(|_| self.key()).collect();
         for _ in 0..self.rng.random_range(0..7) {
             let key = &keys[self.rng.random_range(0..keys.len())].clone();
-            if self.rng.random_bool(0.6) {
-                let value = self.value();
-                batch.put(key, &value);
-                self.map.insert(key.clone(), value);
-            } else {
-                batch.delete(key);
-                self.map.remove(key);
+            match self.rng.random_range(0..5) {
+                0 | 1 => {
+                    let value = self.value();
+                    batch.put(key, &value);
+                    self.set(key.clone(), value);
+                }
+                2 => {
+                    let (value, expiry) = (self.value(), self.expiry());
+                    batch.put_expiring(key, &value, stored(expiry));
+                    self.set_until(key.clone(), value, expiry);
+                }
+                _ => {
+                    batch.delete(key);
+                    self.unset(key);
+                }
             }
         }
         let synced = self.rng.random_bool(0.2);
@@ -298,10 +400,21 @@ impl Run {
             let place = self.rng.random_range(1..pairs.len());
             pairs.swap(place - 1, place);
         }
-        let ingested = self.db().ingest(pairs.iter().cloned().map(Ok::<_, Error>));
+        let own = self.rng.random_bool(0.5).then(|| self.expiry());
+        let items = pairs.iter().cloned();
+        let ingested = match own {
+            None => self.db().ingest(items.map(Ok::<_, Error>)),
+            Some(expiry) => {
+                let items = items.map(|(key, value)| Ok::<_, Error>((key, value, stored(expiry))));
+                self.db().ingest_expiring(items)
+            }
+        };
         if is_sorted {
             assert_eq!(ingested.unwrap(), pairs.len() as u64);
-            self.map.extend(pairs);
+            let expiry = own.unwrap_or(self.default_expiry());
+            for (key, value) in pairs {
+                self.set_until(key, value, expiry);
+            }
         } else {
             assert!(matches!(ingested, Err(Error::Unsorted { .. })), "{ingested:?}");
         }
@@ -318,15 +431,49 @@ impl Run {
         let spent = self.db().stats() - before;
         assert!(spent.activity.lookups >= pairs.len() as u64);
         self.note_all(&spent);
-        let expected: Vec<_> = pairs
-            .into_iter()
-            .map(|(key, value)| {
-                let absent = !self.map.contains_key(&key);
-                self.map.entry(key).or_insert(value);
-                absent
-            })
-            .collect();
+        let mut expected = Vec::new();
+        for (key, value) in pairs {
+            let absent = !self.map.contains_key(&key);
+            if absent {
+                self.set(key, value);
+            }
+            expected.push(absent);
+        }
         assert_eq!(inserted, expected);
+    }
+
+    fn insert_until(&mut self) {
+        let (key, value, expiry) = (self.key(), self.value(), self.expiry());
+        let before = self.db().stats();
+        let inserted = self.db().insert_if_absent_until(&key, &value, stored(expiry)).unwrap();
+        self.note_all(&(self.db().stats() - before));
+        assert_eq!(inserted, !self.map.contains_key(&key));
+        if inserted {
+            self.set_until(key, value, expiry);
+        }
+    }
+
+    fn transact(&mut self) {
+        let (read, key, value) = (self.key(), self.key(), self.value());
+        let before = self.db().stats();
+        let mut transaction = self.db().transaction();
+        let found = transaction.get(&read).unwrap();
+        assert_eq!(found.as_deref(), self.map.get(&read).map(Vec::as_slice));
+        let own = self.rng.random_bool(0.5).then(|| self.expiry());
+        match own {
+            None => transaction.put(&key, &value),
+            Some(expiry) => transaction.put_expiring(&key, &value, stored(expiry)),
+        };
+        let has_expired = own.flatten().is_some_and(|expiry| expiry <= self.time);
+        assert_eq!(transaction.get(&key).unwrap().is_some(), !has_expired);
+        if self.rng.random_bool(0.3) {
+            // Expiry is no write: what was read may expire before the commit.
+            self.tick();
+        }
+        transaction.commit(Durability::Buffered).unwrap();
+        self.note_all(&(self.db().stats() - before));
+        let expiry = own.unwrap_or(self.default_expiry());
+        self.set_until(key, value, expiry);
     }
 
     fn compare_and_swap(&mut self) {
@@ -340,8 +487,8 @@ impl Run {
         self.note_all(&spent);
         assert_eq!(made, expected == present);
         match new.filter(|_| made) {
-            Some(new) => _ = self.map.insert(key, new),
-            None if made => _ = self.map.remove(&key),
+            Some(new) => self.set(key, new),
+            None if made => self.unset(&key),
             None => {}
         }
     }
@@ -386,6 +533,7 @@ impl Run {
                             let unfiltered = [Verdict::Unfiltered, Verdict::NotResident];
                             unfiltered.contains(&verdict) && block.is_some()
                         }
+                        Outcome::Expired => !found && last && block.is_some(),
                         other => panic!("{other:?}"),
                     };
                     assert!(read, "{step:?}");
@@ -618,10 +766,15 @@ impl Run {
 
     fn begin_session(&mut self) {
         self.config.of_session = Session::draw(&mut self.rng);
-        let db = self.config.options().open(&self.path).unwrap();
+        let db = self.config.options(&self.clock).open(&self.path).unwrap();
         assert_eq!(db.recovery().lost_tail, None);
         assert_eq!(db.recovery().lost_edit, None);
         self.db = Some(db);
+        self.has_expiries |= self.config.of_session.default_ttl.is_some();
+        if !self.has_expiries {
+            self.time = self.clock.now();
+        }
+        self.note_time();
         self.check_all();
     }
 
@@ -645,7 +798,7 @@ impl Run {
         for _ in 0..3 {
             let key = self.key();
             self.db().put(&key, b"small").unwrap(); // too little for another flush
-            self.map.insert(key, b"small".to_vec());
+            self.set(key, b"small".to_vec());
             self.delete();
         }
         self.copies += 1;
@@ -653,6 +806,8 @@ impl Run {
         common::copy_dir(&self.path, &copy);
         self.end_session();
         self.db = None;
+        // The time since the last edit of the manifest is lost.
+        self.clock.jump(self.clock.now().max(self.time));
         std::fs::remove_dir_all(&self.path).unwrap();
         self.path = copy;
         self.begin_session();
@@ -689,10 +844,13 @@ impl Run {
         match self.rng.random_range(0..1000) {
             0..320 => self.put(),
             320..330 => self.ingest(),
-            330..450 => self.delete(),
+            330..380 => self.tick(),
+            380..450 => self.delete(),
             450..500 => self.batch(),
-            500..515 => self.insert_many(),
-            515..530 => self.compare_and_swap(),
+            500..510 => self.insert_many(),
+            510..515 => self.insert_until(),
+            515..525 => self.compare_and_swap(),
+            525..530 => self.transact(),
             530..740 => self.get(),
             740..810 => self.snapshot_get(),
             810..890 => self.scan_some(),
@@ -730,6 +888,14 @@ impl Run {
             _ => self.check_ledger(),
         }
     }
+}
+
+fn stored(expiry: Option<Duration>) -> Expiry {
+    expiry.map_or(Expiry::Never, |expiry| Expiry::At(SystemTime::UNIX_EPOCH + expiry))
+}
+
+fn since_1970(time: SystemTime) -> Duration {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap()
 }
 
 fn run(config: Config, operations: usize) -> Tested {
@@ -791,6 +957,11 @@ fn matrix(threads: usize) {
                 sum.flushes += tested.flushes;
                 sum.moved += tested.moved;
                 sum.ingested += tested.ingested;
+                sum.expired_found += tested.expired_found;
+                sum.expired_dropped += tested.expired_dropped;
+                sum.expired_to_tombstones += tested.expired_to_tombstones;
+                sum.tables_expired += tested.tables_expired;
+                sum.expired_writes += tested.expired_writes;
                 for (sum, level) in sum.probes_by_level.iter_mut().zip(tested.probes_by_level) {
                     *sum += level;
                 }
@@ -800,6 +971,10 @@ fn matrix(threads: usize) {
     }
     println!("{threads} background threads, seeds from {}, {runs} runs: {sum:?}", 1000 * threads);
     assert!(sum.ingested > 100, "{}", sum.ingested);
+    assert!(
+        sum.expired_found > 100 && sum.expired_dropped > 100 && sum.expired_to_tombstones > 100
+    );
+    assert!(sum.expired_writes > 100 && sum.tables_expired > 0);
     if operations < 700 {
         assert!(sum.true_negatives > 500 && sum.rebuilt > 20 && sum.crashes > 10);
         return;
