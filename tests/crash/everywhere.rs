@@ -39,7 +39,7 @@ pub(crate) fn script(rng: &mut ChaCha8Rng, steps: usize, kind: Keys) -> Vec<Step
         Keys::Short => 80,
         Keys::Long => 6,
     };
-    let step = |number: usize| match rng.random_range(0..46) {
+    let step = |number: usize| match rng.random_range(0..48) {
         0 => Step::Flush,
         1 => Step::Compact,
         2 | 3 => Step::Sync,
@@ -47,6 +47,7 @@ pub(crate) fn script(rng: &mut ChaCha8Rng, steps: usize, kind: Keys) -> Vec<Step
         5 => Step::Kill,
         6 => Step::Snapshot,
         7 | 8 => Step::Rebuild(policies[rng.random_range(0..3)]),
+        46 | 47 => Step::Wait,
         44 | 45 => {
             let pairs = (0..rng.random_range(0..30)).map(|_| change(rng, number, long_keys));
             Step::Ingest(pairs.filter_map(|(key, value)| Some((key, value?))).collect())

@@ -1,13 +1,14 @@
 //! A scripted history on a simulated disk: the contents of the store after each write, the acknowledged
 //! writes, and the phase of the engine after each file operation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use criba::vfs::{Moment, SimVfs};
-use criba::{Batch, Db, Durability, Error, Event, FilterPolicy, Options, Snapshot};
+use criba::{Batch, Db, Durability, Error, Event, Expiry, FilterPolicy, Options, Snapshot};
 
-use crate::common;
+use crate::common::{self, ManualClock};
 
 pub(crate) const DIR: &str = "/store";
 
@@ -33,6 +34,8 @@ pub(crate) enum Step {
     /// Opens the store as after a killed process.
     Kill,
     Checkpoint,
+    /// Time passes, until what expires soon has expired.
+    Wait,
 }
 
 /// A phase of the engine.
@@ -74,6 +77,21 @@ struct Span {
     end: usize,
 }
 
+/// The time at the beginning of a history, and after its end.
+const BEGIN: Duration = Duration::from_secs(1_700_000_000);
+const END: Duration = Duration::from_secs(1_800_000_000);
+/// How long a key lives that expires soon.
+const SOON: Duration = Duration::from_secs(10);
+
+/// The life of a key with this value: some expire soon, some long after the end of the history.
+fn life(value: &[u8]) -> Option<Duration> {
+    match value.len() % 4 {
+        0 => Some(SOON),
+        1 => Some(2 * (END - BEGIN)),
+        _ => None,
+    }
+}
+
 /// Small limits, so that flushes and compactions are frequent.
 pub(crate) fn options() -> Options {
     common::options()
@@ -85,6 +103,7 @@ pub(crate) fn options() -> Options {
         .l0_compaction_trigger(2)
         .max_open_files(2)
         .cache_bytes(0)
+        .clock(Arc::new(ManualClock::at(END)))
         .seed(1)
 }
 
@@ -118,13 +137,18 @@ impl History {
 }
 
 /// Makes changes by a transaction that reads everything.
-fn transact(db: &Db, changes: &[(Vec<u8>, Option<Vec<u8>>)], durability: Durability) {
+fn transact(
+    db: &Db,
+    changes: &[(Vec<u8>, Option<Vec<u8>>)],
+    durability: Durability,
+    expiry: impl Fn(&[u8]) -> Expiry,
+) {
     let mut transaction = db.transaction();
     assert!(transaction.range(..).all(|pair| pair.is_ok()));
     for (key, value) in changes {
         transaction.get(key).unwrap();
         match value {
-            Some(value) => transaction.put(key, value),
+            Some(value) => transaction.put_expiring(key, value, expiry(value)),
             None => transaction.delete(key),
         };
     }
@@ -135,6 +159,9 @@ fn transact(db: &Db, changes: &[(Vec<u8>, Option<Vec<u8>>)], durability: Durabil
 pub(crate) struct Runner {
     vfs: SimVfs,
     db: Option<Db>,
+    clock: Arc<ManualClock>,
+    /// Pairs that will have expired after the next wait.
+    soon: HashSet<(Vec<u8>, Vec<u8>)>,
     snapshot: Option<(Snapshot, Contents)>,
     states: Vec<Contents>,
     copies: Vec<Copy>,
@@ -153,6 +180,8 @@ impl Runner {
         let mut runner = Self {
             vfs: vfs.recording(),
             db: None,
+            clock: Arc::new(ManualClock::at(BEGIN)),
+            soon: HashSet::new(),
             snapshot: None,
             states: vec![Contents::new()],
             copies: Vec::new(),
@@ -175,7 +204,7 @@ impl Runner {
                 let (mut batch, mut state) = (Batch::new(), self.now().clone());
                 for (key, value) in changes {
                     match value {
-                        Some(value) => batch.put(key, value),
+                        Some(value) => batch.put_expiring(key, value, self.expiry(value)),
                         None => batch.delete(key),
                     };
                     match value {
@@ -192,11 +221,13 @@ impl Runner {
                         };
                     }
                 }
+                let pairs = changes.iter().filter_map(|(key, value)| Some((key, value.as_ref()?)));
+                self.note_soon(pairs);
                 self.states.push(state);
                 self.mark(false);
                 let db = self.db.as_ref().unwrap();
                 if number % 3 == 1 {
-                    transact(db, changes, *durability);
+                    transact(db, changes, *durability, |value| self.expiry(value));
                 } else {
                     db.write_with(batch, *durability).unwrap();
                 }
@@ -258,6 +289,7 @@ impl Runner {
                 self.vfs.unlock();
                 self.open();
             }
+            Step::Wait => self.wait(),
             Step::Checkpoint => {
                 let (first, path) = (self.moment_count(), format!("/copy{}", self.copies.len()));
                 db.checkpoint(&path).unwrap();
@@ -267,16 +299,38 @@ impl Runner {
         }
     }
 
+    fn expiry(&self, value: &[u8]) -> Expiry {
+        let until = |life| Expiry::At(SystemTime::UNIX_EPOCH + self.clock.now() + life);
+        life(value).map_or(Expiry::Never, until)
+    }
+
+    fn note_soon<'a>(&mut self, pairs: impl Iterator<Item = (&'a Vec<u8>, &'a Vec<u8>)>) {
+        let soon = pairs.filter(|(_, value)| life(value) == Some(SOON));
+        self.soon.extend(soon.map(|(key, value)| (key.clone(), value.clone())));
+    }
+
+    /// What expires is in no state any more: all disks are opened after the end.
+    fn wait(&mut self) {
+        self.clock.advance(SOON);
+        let soon = std::mem::take(&mut self.soon);
+        for state in &mut self.states {
+            state.retain(|key, value| !soon.contains(&(key.clone(), value.clone())));
+        }
+    }
+
     fn ingest(&mut self, pairs: &Contents) {
         if pairs.is_empty() {
             return; // nothing would be done
         }
         let mut state = self.now().clone();
         state.extend(pairs.clone());
+        self.note_soon(pairs.iter());
         self.states.push(state);
         self.mark(false);
         let db = self.db.as_ref().unwrap();
-        let count = db.ingest(pairs.iter().map(Ok::<_, Error>)).unwrap();
+        let items =
+            pairs.iter().map(|(key, value)| Ok::<_, Error>((key, value, self.expiry(value))));
+        let count = db.ingest_expiring(items).unwrap();
         assert_eq!(count, pairs.len() as u64);
         self.mark(true);
     }
@@ -284,6 +338,7 @@ impl Runner {
     /// Closes the store.
     pub(crate) fn finish(mut self) -> History {
         self.snapshot = None;
+        self.wait();
         if let Some(db) = self.db.take() {
             db.close().unwrap();
             self.mark(true);
@@ -327,7 +382,7 @@ impl Runner {
             }
         };
         let options = options().vfs(Arc::new(self.vfs.clone())).on_event(listener);
-        self.db = Some(options.open(DIR).unwrap());
+        self.db = Some(options.clock(Arc::clone(&self.clock) as _).open(DIR).unwrap());
         // An opening makes durable all that it recovers.
         self.mark(true);
         let end = self.vfs.moment_count();

@@ -305,7 +305,7 @@ impl Run {
         let step = Duration::from_millis(self.rng.random_range(0..20_000));
         match self.rng.random_range(0..20) {
             0 => self.clock.jump(self.clock.now() + 1000 * step),
-            1 | 2 => self.clock.jump(self.time - 100 * step),
+            1 | 2 => self.clock.jump(self.time.saturating_sub(100 * step)),
             _ => self.clock.advance(step),
         }
         self.note_time();
@@ -315,18 +315,24 @@ impl Run {
         // The store need not look at the clock before.
         assert_eq!(since_1970(self.db().now()), self.time.max(self.clock.now()));
         self.time = self.time.max(self.clock.now());
-        let over: Vec<_> = self.expiries.extract_if(.., |_, expiry| *expiry <= self.time).collect();
-        for (key, _) in over {
-            self.map.remove(&key);
-        }
+        let (map, time) = (&mut self.map, self.time);
+        self.expiries.retain(|key, expiry| {
+            if *expiry <= time {
+                map.remove(key);
+            }
+            *expiry > time
+        });
     }
 
     /// An expiry of its own: never, in the past, soon, or long after.
     fn expiry(&mut self) -> Option<Duration> {
         match self.rng.random_range(0..10) {
             0 => None,
-            1 => Some(self.time - Duration::from_millis(self.rng.random_range(0..5000))),
-            2 => Some(self.time + Duration::from_hours(10_000)),
+            1 => {
+                let past = Duration::from_millis(self.rng.random_range(0..5000));
+                Some(self.time.saturating_sub(past))
+            }
+            2 => Some(self.time + Duration::from_secs(36_000_000)),
             _ => Some(self.time + Duration::from_millis(self.rng.random_range(1..50_000))),
         }
     }
