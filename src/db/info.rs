@@ -1,5 +1,5 @@
 use crate::inspect::FilterInfo;
-use crate::ledger::{Counts, Ledger};
+use crate::ledger::Counts;
 use crate::sstable::Portion;
 use crate::sstable::{BlockCache, TableEnv, resident_bytes};
 use crate::value::Value;
@@ -19,6 +19,8 @@ pub struct TableInfo {
     pub entries: u64,
     /// Tombstones.
     pub tombstones: u64,
+    /// The share of its bytes that has expired, rounded down to eighths.
+    pub expired: f64,
     /// Distinct user keys.
     pub keys: u64,
     /// The first user key.
@@ -86,8 +88,8 @@ pub(super) fn memory(view: &ReadView, env: &TableEnv, limit: Option<u64>) -> Mem
     }
 }
 
-pub(super) fn tables(view: &ReadView, ledger: &Ledger) -> Vec<TableInfo> {
-    let counts = ledger.table_counts();
+pub(super) fn tables(view: &ReadView, env: &TableEnv) -> Vec<TableInfo> {
+    let (counts, time) = (env.ledger.table_counts(), env.time.of_readers());
     view.version
         .tables()
         .map(|(level, live)| {
@@ -98,6 +100,7 @@ pub(super) fn tables(view: &ReadView, ledger: &Ledger) -> Vec<TableInfo> {
                 file_bytes: meta.size,
                 entries: meta.entries,
                 tombstones: meta.tombstones,
+                expired: meta.expiries.map_or(0.0, |expiries| expiries.share_over(time)),
                 damage: live.table.damage().map(ToString::to_string),
                 keys: meta.keys,
                 smallest: Value::copied(&meta.smallest),

@@ -672,7 +672,7 @@ impl Db {
         if !self.is_here() {
             return Vec::new();
         }
-        info::tables(&self.0.inner.views.load_full(), &self.0.inner.env.ledger)
+        info::tables(&self.0.inner.views.load_full(), &self.0.inner.env)
     }
 
     /// What other filters would cost and avoid, and which to choose: see [`Advice`]. No I/O.

@@ -172,7 +172,7 @@ impl ReadOnlyDb {
     /// The tables, L0 first. No I/O.
     pub fn tables(&self) -> Vec<TableInfo> {
         let Ok(loaded) = self.loaded() else { return Vec::new() };
-        info::tables(&loaded.view, &loaded.env.ledger)
+        info::tables(&loaded.view, &loaded.env)
     }
 
     /// The memory of logged entries, filters, indexes and cache. No I/O.

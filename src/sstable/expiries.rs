@@ -50,6 +50,11 @@ impl Expiries {
         self.parts.get(PARTS / 4 - 1).copied().unwrap_or(NEVER)
     }
 
+    /// The share of the bytes that has ended at a time, rounded down to eighths.
+    pub(crate) fn share_over(&self, time: Millis) -> f64 {
+        self.parts.partition_point(|&part| part <= time) as f64 / PARTS as f64
+    }
+
     /// The time up to which all bytes end.
     pub(crate) fn all(&self) -> Millis {
         self.parts.last().copied().unwrap_or(NEVER)
@@ -147,6 +152,7 @@ mod tests {
             Expiries { earliest: 50, parts: [50, 50, 50, 50, NEVER, NEVER, NEVER, NEVER] }
         );
         assert_eq!((some.quarter(), some.all()), (50, NEVER));
+        assert_eq!([49, 50, NEVER - 1].map(|time| some.share_over(time)), [0.0, 0.5, 0.5]);
         let few = of(&[(Some(50), 1), (None, 1000)]).expect("an expiring entry");
         assert_eq!(few, Expiries { earliest: 50, parts: [NEVER; 8] });
         let mut counts = ExpiryCounts::default();

@@ -10,7 +10,8 @@ use crate::script::Step;
 pub(crate) struct Reports {
     /// An event or the list of tables reported a degraded or damaged filter.
     pub(crate) bad_filter: bool,
-    /// L0 has enough tables for a compaction, or a level with target 0 has one, and none took place.
+    /// L0 has enough tables for a compaction, or a level with target 0 has one, or a table has expired entries, and
+    /// none took place.
     pub(crate) compaction_is_due: bool,
     /// The opening reported a log with an incomplete end, and the disk returns the same wrong bytes each
     /// time.

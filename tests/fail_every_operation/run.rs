@@ -1,25 +1,31 @@
 //! One run of a script with one fault, and the law that it must obey.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
 
 use criba::vfs::{
     CountingVfs, FaultRule, FaultVfs, FileKind, Injected, Keep, Operation, SimDisk, SimVfs, Unit,
     Vfs,
 };
-use criba::{Batch, Db, Durability, Error, Event, FilterInfo, Options, Snapshot, verify_with};
+use criba::{
+    Batch, Db, Durability, Error, Event, Expiry, FilterInfo, Options, Snapshot, verify_with,
+};
 
-use crate::common;
+use crate::common::{self, ManualClock};
 use crate::declared::{Reports, degradation};
 use crate::script::{Changes, Contents, Script, Step, Write};
 
 const DIR: &str = "/store";
 const COPY: &str = "/copy";
+
+/// The life of keys that expire.
+const SOON: Duration = Duration::from_secs(10);
 
 /// After this many failed calls the disk is sound again.
 const PATIENCE: u64 = 4;
@@ -102,6 +108,9 @@ pub(crate) struct Run<'a> {
     /// crash cut, and are dropped and reported.
     rot: bool,
     db: Option<Db>,
+    clock: Arc<ManualClock>,
+    /// Pairs that will have expired after the next wait.
+    soon: HashSet<(Vec<u8>, Vec<u8>)>,
     filter_memory: Option<u64>,
     snapshot: Option<(Snapshot, Contents)>,
     /// The contents after each acknowledged write, and the number of writes that must survive a power
@@ -134,6 +143,8 @@ pub(crate) fn run(script: &Script, rule: FaultRule, rot: bool, at: String) -> Op
         at,
         rot,
         db: None,
+        clock: Arc::new(ManualClock::at(Duration::from_secs(1_700_000_000))),
+        soon: HashSet::new(),
         filter_memory: None,
         snapshot: None,
         history: vec![Contents::new()],
@@ -176,6 +187,7 @@ impl Run<'_> {
             .l0_compaction_trigger(L0_TABLES)
             .max_open_files(1)
             .cache_bytes(0)
+            .clock(Arc::clone(&self.clock) as _)
             .seed(1);
         match self.filter_memory {
             Some(bytes) => options.filter_memory(bytes),
@@ -248,6 +260,13 @@ impl Run<'_> {
             Step::Write(write) => return self.write(write),
             Step::Insert(insert) => return self.insert(insert),
             Step::Ingest(changes) => return self.ingest(changes),
+            Step::Wait => {
+                self.clock.advance(SOON);
+                let soon = std::mem::take(&mut self.soon);
+                for state in self.history.iter_mut().chain(&mut self.in_doubt) {
+                    state.retain(|key, value| !soon.contains(&(key.clone(), value.clone())));
+                }
+            }
             Step::Sync => {
                 self.db().sync()?;
                 self.synced = self.history.len() - 1;
@@ -342,6 +361,12 @@ impl Run<'_> {
         let (mut batch, mut state) = (Batch::new(), self.acked().clone());
         for (key, value) in changes {
             match value {
+                Some(value) if value.len() % 4 == 0 => {
+                    let expiry = SystemTime::UNIX_EPOCH + self.clock.now() + SOON;
+                    batch.put_expiring(key, value, Expiry::At(expiry));
+                    self.soon.insert((key.clone(), value.clone()));
+                    state.insert(key.clone(), value.clone());
+                }
                 Some(value) => {
                     batch.put(key, value);
                     state.insert(key.clone(), value.clone());
@@ -562,6 +587,7 @@ impl Run<'_> {
         let l0 = db.tables().iter().filter(|table| table.level == 0).count();
         // The store is so small that all levels between have target 0.
         let between = 1..criba::LEVELS - 1;
+        let is_expired = db.tables().iter().any(|table| table.expired >= 0.25);
         let is_between = db.tables().iter().any(|table| between.contains(&table.level));
         let damaged = db
             .tables()
@@ -569,7 +595,8 @@ impl Run<'_> {
             .any(|table| matches!(table.filter, FilterInfo::Active { damaged: Some(_), .. }));
         Reports {
             bad_filter: damaged || self.bad_filters.load(Ordering::Relaxed) > bad_filters,
-            compaction_is_due: self.script.auto_compaction && (l0 >= L0_TABLES || is_between),
+            compaction_is_due: self.script.auto_compaction
+                && (l0 >= L0_TABLES || is_between || is_expired),
             lost_to_rot: self.rot && self.lost(),
             damaged_tables: db.tables().iter().filter(|table| table.damage.is_some()).count(),
         }

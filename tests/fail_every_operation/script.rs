@@ -31,6 +31,8 @@ pub(crate) enum Step {
     ScanBackwards,
     Gets,
     Verify,
+    /// Time passes, until some keys have expired.
+    Wait,
     Checkpoint,
     Close,
     Open {
@@ -123,13 +125,13 @@ pub(crate) fn everything(seed: u64) -> Script {
     script.writes(7).then([Step::Gets, Step::Flush, Step::Scan, Step::ScanSnapshot]);
     script.insert(false).insert(true).ingest(30);
     script.then([Step::RebuildFilters("ribbon"), Step::SetFilterMemory(Some(4096))]);
-    script.writes(2).then([Step::Checkpoint]);
+    script.writes(2).then([Step::Wait, Step::Checkpoint]);
     script.writes(5).then([Step::SetFilterMemory(None), Step::Compact, Step::ScanBackwards]);
-    script.writes(5).then([Step::Close, Step::Verify]);
+    script.writes(5).then([Step::Wait, Step::Close, Step::Verify]);
     script.then([Step::Open { filter_memory: Some(8192) }, Step::Gets]);
     script.insert(true);
     script.writes(6).then([Step::SetFilterMemory(Some(1 << 20)), Step::Settle, Step::Gets]);
-    script.writes(2).ingest(12).then([Step::Gets]);
+    script.writes(2).ingest(12).then([Step::Wait, Step::Gets]);
     script.then([Step::RebuildFilters("classic"), Step::Close]);
     script.then([Step::Open { filter_memory: None }, Step::Scan]);
     script.writes(3).then([Step::Sync]);
