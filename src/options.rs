@@ -318,6 +318,11 @@ impl Options {
         self
     }
 
+    /// Whether [`default_ttl`](Self::default_ttl) gives keys a time to live.
+    pub fn has_default_ttl(&self) -> bool {
+        self.default_ttl.flatten().is_some()
+    }
+
     /// Takes the time from another clock, for tests.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;

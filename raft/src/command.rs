@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 ///
 /// There is none for [`criba::Db::ingest`] either. An ingest makes its tables on one node. To replicate it, all pairs
 /// would have to go through the log, which is what an ingest avoids. Write each pair with [`Command::Put`].
+///
+/// There is none for [`criba::Db::put_with_expiry`]: each node would judge the expiry by its own clock. Write the time
+/// into the value, and let the leader delete what is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Sets the value of a key.

@@ -33,6 +33,13 @@ pub enum Error {
         /// What was found.
         found: String,
     },
+    /// Keys would expire: each node has its own clock, so the nodes would differ.
+    #[error("{of}: keys would expire, on each node by its own clock, and the nodes would differ")]
+    #[non_exhaustive]
+    Expiry {
+        /// The directory whose store has, or had, keys that expire; or the option.
+        of: String,
+    },
     /// The operating system has no random number for a new identity.
     #[error("no random number for a new identity: {0}")]
     Random(#[from] getrandom::Error),

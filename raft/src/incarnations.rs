@@ -106,6 +106,32 @@ fn an_empty_directory_is_no_existing_node() {
 }
 
 #[test]
+fn a_store_whose_keys_expire_is_refused() {
+    let hour = std::time::Duration::from_secs(3600);
+    let options = || Options::new().vfs(Arc::new(SimVfs::new()));
+    let by_option = open(options().default_ttl(hour), "/node", 1, Opening::New);
+    let error = by_option.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "default_ttl: keys would expire, on each node by its own clock, and the nodes would differ"
+    );
+    for has_default in [true, false] {
+        let options = options();
+        let db = if has_default {
+            options.clone().default_ttl(hour).open("/node").unwrap()
+        } else {
+            options.clone().open("/node").unwrap()
+        };
+        if !has_default {
+            db.put_with_expiry("key", "value", db.now() + hour).unwrap();
+        }
+        db.close().unwrap();
+        let error = open(options, "/node", 1, Opening::Existing).unwrap_err().to_string();
+        assert!(error.starts_with("/node: keys would expire"), "{error}");
+    }
+}
+
+#[test]
 fn a_directory_of_another_node_is_refused() {
     let options = Options::new().vfs(Arc::new(SimVfs::new()));
     let made = open(options.clone(), "/node", 1, Opening::New).unwrap().0.identity();

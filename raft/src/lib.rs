@@ -148,9 +148,11 @@ openraft::declare_raft_types!(
 /// - As [`Options::open`]: `NotAStore` if an [`Opening::Existing`] finds nothing. Then nothing was made.
 /// - [`Error::Identity`] if the directory is another node's, or not empty for [`Opening::New`].
 /// - [`Error::Record`] if the store holds anything that is not of this package, or is of another version of it.
+/// - [`Error::Expiry`] if the options have a default time to live, or if the store has, or had, keys that expire: each
+///   node has its own clock.
 /// - [`Error::Random`] if a new identity cannot be made.
 ///
-/// After the last three, no key was changed.
+/// After the last four, no key was changed.
 pub fn open(
     options: Options,
     dir: impl AsRef<Path>,
@@ -158,7 +160,13 @@ pub fn open(
     opening: Opening,
 ) -> Result<(LogStore, StateMachine)> {
     let dir = dir.as_ref();
+    if options.has_default_ttl() {
+        return Err(Error::Expiry { of: "default_ttl".into() });
+    }
     let db = options.create_if_missing(opening != Opening::Existing).open(dir)?;
+    if db.has_expiries() {
+        return Err(Error::Expiry { of: dir.display().to_string() });
+    }
     let identity = identity::identify(&db, dir, id, opening)?;
     let syncs = syncs::Syncs::start(db.clone());
     let log = LogStore::open(db.clone(), syncs.clone(), identity)?;

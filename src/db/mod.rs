@@ -194,8 +194,13 @@ impl Db {
         self.write(Batch::new().put_expiring(key, value, expiry))
     }
 
+    /// Whether the store has, or had, keys that expire, or a [default](Options::default_ttl) by which they do. No I/O.
+    pub fn has_expiries(&self) -> bool {
+        self.is_here() && self.0.inner.env.time.is_used()
+    }
+
     /// The time of the store: that of the clock, unless this went back while the store was open, or since the store
-    /// recorded its time. A process that is a fork gets the time of the clock.
+    /// recorded its time.
     pub fn now(&self) -> SystemTime {
         self.0.inner.env.time.system_time()
     }

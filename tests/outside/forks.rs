@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use criba::vfs::{FileKind, Operation};
 use criba::{
-    Batch, CheckpointFiles, Db, Durability, Error, FilterPolicy, Options, ReadOnlyDb, Snapshot,
-    Stats, WeakDb,
+    Batch, CheckpointFiles, Db, Durability, Error, Expiry, FilterPolicy, Options, ReadOnlyDb,
+    Snapshot, Stats, WeakDb,
 };
 
 use crate::common::{self, HookVfs, contents};
@@ -196,6 +196,8 @@ fn refuses_writes(db: &Db, aside: &Path) -> Vec<&'static str> {
         flush() compact() compact_rewriting(9) wait_until_settled() set_policy(FilterPolicy::default())
         rebuild_filters(&FilterPolicy::ribbon()) set_filter_memory(Some(0)) checkpoint(aside)
         disk_bytes() set_auto_compaction(false) ingest([Ok::<_, Error>(("k", "v"))])
+        put_with_expiry("k", "v", Expiry::Never) insert_if_absent_until("k", "v", SystemTime::now())
+        ingest_expiring([Ok::<_, Error>(("k", "v", Expiry::Never))])
         transact(1, |tx| tx.get("k")) transact_with(1, synced, |_| Ok::<_, Error>(()))
     )
     .into()
@@ -225,17 +227,18 @@ fn refuses(db: &Db, aside: &Path) -> Vec<&'static str> {
     assert_eq!(db.memory().total(), 0);
     assert_eq!(db.advise().tables, 0);
     assert_eq!(db.policy(), FilterPolicy::default());
+    assert!(!db.has_expiries() && db.now() > SystemTime::UNIX_EPOCH);
     let _ = (format!("{db:?}"), db.recovery().to_string());
     assert_forked("upgrade", db.downgrade().upgrade().unwrap().get("k"));
     assert_eq!(db.prefix_extractor(), None);
     called.extend(["stats", "tables", "memory", "advise", "policy", "recovery", "downgrade"]);
-    called.extend(["prefix_extractor", "upgrade"]);
+    called.extend(["prefix_extractor", "upgrade", "has_expiries", "now"]);
     called
 }
 
 fn refuses_transactions(db: &Db) -> Vec<&'static str> {
     let mut transaction = db.transaction();
-    transaction.put("k", "v").delete("l");
+    transaction.put_expiring("m", "v", SystemTime::now()).put("k", "v").delete("l");
     assert_eq!(transaction.get("k").unwrap().unwrap(), "v");
     let mut called = refused!(transaction,
         get("a") contains("a") get_many(&["a"]) delete_range(..)
@@ -246,7 +249,16 @@ fn refuses_transactions(db: &Db) -> Vec<&'static str> {
     }
     assert_forked("commit", transaction.commit(Durability::Buffered));
     assert_eq!(db.transaction().into_batch().len(), 0);
-    called.extend(["transaction", "put", "delete", "range", "prefix", "commit", "into_batch"]);
+    called.extend([
+        "transaction",
+        "put",
+        "put_expiring",
+        "delete",
+        "range",
+        "prefix",
+        "commit",
+        "into_batch",
+    ]);
     called
 }
 
