@@ -43,7 +43,7 @@ fn options() -> Options {
         .background_threads(0)
         .memtable_bytes(64 << 10)
         .table_bytes(64 << 10)
-        .level_base_bytes(256 << 10)
+        .level_base_bytes(128 << 10)
         .vfs(common::HookVfs::without_syncs())
 }
 
