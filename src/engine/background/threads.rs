@@ -11,6 +11,7 @@ use super::{State, Task};
 use crate::engine::inner::DbInner;
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::expiry::Millis;
 use crate::ledger::Activity;
 use crate::sync::{Instant, MutexGuard, spawn};
 use crate::version::Version;
@@ -27,6 +28,9 @@ const QUIET: Duration = Duration::from_secs(1);
 /// An idle merge waits at least a second per this many bytes that it writes. So a store with few writes
 /// spends less than half of its time on merges.
 const IDLE_BYTES_PER_SECOND: u64 = 64 << 20;
+
+/// A thread that waits for expiries looks at the clock at least so often, because the clock may jump.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// The quiet time before an idle merge that writes this many bytes.
 fn quiet_before(bytes: u64) -> Duration {
@@ -185,33 +189,52 @@ fn compact_in_background(db: &DbInner) {
         if state.stop {
             return;
         }
+        // What expires after this time ends a wait.
+        let time = db.env.time.for_merges();
         let is_due =
             picked(db, &db.views.load(), &state, Due::Now).is_some() || db.filters.budget_is_due();
         if !did && !is_due && !db.views.has_kept() {
-            quiet = wait_for_work(db, state, &mut unchanged, quiet);
+            quiet = wait_for_work(db, state, &mut unchanged, quiet, time);
         }
     }
 }
 
-/// Waits until the state or the view changes, or idle work may begin. True, without a wait, if it may begin
-/// now; it may not if it was just `tried`.
+/// Waits until the state or the view changes, a table is due because entries expired after `time`, or idle work may
+/// begin. True, without a wait, if it may begin now; it may not if it was just `tried`.
 fn wait_for_work(
     db: &DbInner,
     state: MutexGuard<'_, State>,
     unchanged: &mut Unchanged,
     tried: bool,
+    time: Millis,
 ) -> bool {
+    let expiry = until_expiry(&db.views.load().version, time);
     let Some(long_enough) = quiet_wanted(db, &state) else {
-        drop(db.scheduler.changed.wait(state));
+        match expiry {
+            Some(left) => db.scheduler.changed.wait_timeout(state, left),
+            None => drop(db.scheduler.changed.wait(state)),
+        }
         return false;
     };
     let lasts = unchanged.lasts(&db.views.load().version);
     let quiet = !tried && lasts >= long_enough;
     if !quiet {
         let left = long_enough.saturating_sub(lasts).max(QUIET);
-        db.scheduler.changed.wait_timeout(state, left);
+        db.scheduler.changed.wait_timeout(state, expiry.map_or(left, |expiry| left.min(expiry)));
     }
     quiet
+}
+
+/// The time until another table is due because of its expired entries; `None` in a store without expiry, whose time
+/// is 0. A table that was due at `time` waits for something else, which notifies: another compaction, or a snapshot.
+fn until_expiry(version: &Version, time: Millis) -> Option<Duration> {
+    if time == 0 {
+        return None;
+    }
+    let tables = version.tables().filter_map(|(_, live)| live.table.meta().expiries);
+    let next = tables.map(|expiries| expiries.quarter()).filter(|&due| due > time).min();
+    let left = next.map_or(LONGEST_WAIT, |due| Duration::from_millis(due - time));
+    Some(left.clamp(QUIET, LONGEST_WAIT))
 }
 
 /// The quiet time before the next idle work, if any is left.
