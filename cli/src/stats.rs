@@ -2,15 +2,14 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use criba::{
-    FilterInfo, FilterShape, MemoryUse, Options, PrefixExtractor, RecoveryReport, TableInfo,
-};
+use criba::{FilterInfo, FilterShape, MemoryUse, PrefixExtractor, RecoveryReport, TableInfo};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::Result;
 use crate::layout::{size, wrapped};
 use crate::shell::quoted;
+use crate::store::ClockArgs;
 use crate::text::{counted, percent, ratio, thousands};
 use crate::{Answer, json, store};
 
@@ -29,9 +28,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let options = Options::new();
-    let options = args.filter_memory.map_or(options.clone(), |bytes| options.filter_memory(bytes));
-    let db = store::to_read_with(&args.dir, options)?;
+    let db = store::to_read_within(&args.dir, ClockArgs::ACCEPTED, args.filter_memory)?;
     let tables = db.tables();
     // Sorted by level.
     let levels = tables.chunk_by(|a, b| a.level == b.level);
