@@ -15,7 +15,7 @@ use crate::iter::{Cursor, Direction};
 use crate::key::EntryKind;
 use crate::ledger::Verdict;
 use crate::names::FileName;
-use crate::sstable::FilterHeader;
+use crate::sstable::{Expiries, FilterHeader};
 use crate::sstable::{FilterState, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableFilter};
 use crate::store_dir::StoreDir;
 use crate::value::Value;
@@ -209,6 +209,16 @@ pub struct TableExpiries {
     pub all: Expiry,
 }
 
+impl From<Expiries> for TableExpiries {
+    fn from(expiries: Expiries) -> Self {
+        Self {
+            earliest: at(expiries.earliest),
+            quarter: Expiry::of_stored(Some(expiries.quarter())),
+            all: Expiry::of_stored(Some(expiries.all())),
+        }
+    }
+}
+
 /// A data block in a table's index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -307,11 +317,7 @@ impl TableFile {
             ingested: meta.is_ingested,
             smallest: Value::copied(&properties.smallest),
             largest: Value::copied(&properties.largest),
-            expiries: properties.expiries.map(|expiries| TableExpiries {
-                earliest: at(expiries.earliest),
-                quarter: Expiry::of_stored(Some(expiries.quarter())),
-                all: Expiry::of_stored(Some(expiries.all())),
-            }),
+            expiries: properties.expiries.map(TableExpiries::from),
         }
     }
 

@@ -103,18 +103,7 @@ fn as_json(table: &TableFile, entries: bool) -> Result<Map<String, Value>> {
     object.insert("store".into(), format!("{:016x}", properties.store).into());
     json::insert_bytes(&mut object, "smallest", &properties.smallest);
     json::insert_bytes(&mut object, "largest", &properties.largest);
-    let of = |time: Option<Expiry>| match time {
-        Some(Expiry::At(time)) => Value::from(millis(time)),
-        _ => Value::Null,
-    };
-    let expiries = properties.expiries;
-    for (name, time) in [
-        ("earliest_expires", expiries.map(|expiries| expiries.earliest.into())),
-        ("quarter_expires", expiries.map(|expiries| expiries.quarter)),
-        ("all_expires", expiries.map(|expiries| expiries.all)),
-    ] {
-        object.insert(name.into(), of(time));
-    }
+    json::insert_expiries(&mut object, properties.expiries);
     object.insert("filter".into(), json::filter(&table.filter()));
     let blocks = table.index().into_iter().map(|block| {
         let mut entry = Map::new();

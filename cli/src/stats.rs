@@ -6,6 +6,7 @@ use criba::{FilterInfo, FilterShape, MemoryUse, PrefixExtractor, RecoveryReport,
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::expiry::shown;
 use crate::failure::Result;
 use crate::layout::{size, wrapped};
 use crate::shell::quoted;
@@ -49,6 +50,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
             "logs": recovery.logs,
             "logged_changes": recovery.changes,
             "unreferenced_files": recovery.unreferenced_files,
+            "has_expiries": db.has_expiries(),
             "left_out_bytes": left_out(&recovery).map(|lost| lost.bytes).sum::<u64>(),
         });
         json::print(&object, out)?;
@@ -73,6 +75,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     print_prefixes(&tables, db.prefix_extractor(), &args.dir, out)?;
     print_bumped(&tables, out)?;
     print_resident(&tables, out)?;
+    print_expiries(&tables, out)?;
     print_memory(memory, out)?;
     print_degraded(&tables, &args.dir, out)?;
     print_crowded(&tables, out)?;
@@ -159,6 +162,7 @@ fn table(table: &TableInfo) -> Value {
     if let Value::Object(object) = &mut object {
         json::insert_bytes(object, "smallest", &table.smallest);
         json::insert_bytes(object, "largest", &table.largest);
+        json::insert_expiries(object, table.expiries);
     }
     object
 }
@@ -261,6 +265,17 @@ fn columns(stored: &FilterShape) -> String {
         0 => k.to_string(),
         _ => format!("{:.2}", f64::from(k) + 64.0 * wide as f64 / m as f64),
     }
+}
+
+fn print_expiries(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
+    let expiries = tables.iter().filter_map(|table| table.expiries);
+    if let Some(earliest) = expiries.clone().map(|expiries| expiries.earliest).min() {
+        let tables = counted(expiries.count() as u64, "table");
+        let text =
+            format!("expiring entries: in {tables}, the first one at {}", shown(earliest.into()));
+        writeln!(out, "{}", wrapped(&text, 4))?;
+    }
+    Ok(())
 }
 
 fn print_memory(memory: MemoryUse, out: &mut dyn Write) -> Result<()> {

@@ -1,4 +1,4 @@
-use crate::inspect::FilterInfo;
+use crate::inspect::{FilterInfo, TableExpiries};
 use crate::ledger::{Counts, Ledger};
 use crate::sstable::Portion;
 use crate::sstable::{BlockCache, TableEnv, resident_bytes};
@@ -25,6 +25,8 @@ pub struct TableInfo {
     pub smallest: Value,
     /// The last user key.
     pub largest: Value,
+    /// When the entries expire; `None` if none of them does.
+    pub expiries: Option<TableExpiries>,
     /// The state of the filter.
     pub filter: FilterInfo,
     /// The damage that a task met in the table: see [`Event::TableDamaged`](crate::Event::TableDamaged).
@@ -102,6 +104,7 @@ pub(super) fn tables(view: &ReadView, ledger: &Ledger) -> Vec<TableInfo> {
                 keys: meta.keys,
                 smallest: Value::copied(&meta.smallest),
                 largest: Value::copied(&meta.largest),
+                expiries: meta.expiries.map(TableExpiries::from),
                 filter: live.filter.as_ref().into(),
                 counts: counts.get(&meta.id).copied().unwrap_or_default(),
             }
