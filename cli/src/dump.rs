@@ -45,9 +45,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let mut range = db.range(range);
     while let Some(item) = range.next_with_expiry() {
         let (key, value, expiry) = item?;
+        if !has_expiries && expiry != Expiry::Never {
+            return Err(refused(&args.dir, &key, "--plain"));
+        }
         write!(out, "{}\t{}", escaped(&key), escaped(&value))?;
         match expiry {
-            Expiry::At(_) if !has_expiries => return Err(refused(&args.dir, &key, "--plain")),
             Expiry::At(time) => writeln!(out, "\t{}", millis(time))?,
             Expiry::Never if has_expiries => writeln!(out, "\t")?,
             Expiry::Never => writeln!(out)?,
