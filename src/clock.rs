@@ -155,7 +155,7 @@ impl StoreTime {
     }
 }
 
-fn at(time: Millis) -> SystemTime {
+pub(crate) fn at(time: Millis) -> SystemTime {
     let since_1970 = Duration::from_millis(time);
     SystemTime::UNIX_EPOCH.checked_add(since_1970).unwrap_or(SystemTime::UNIX_EPOCH)
 }

@@ -5,14 +5,17 @@ use std::fmt;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use crate::clock::at;
 use crate::error::{Error, IoContext, Result};
+use crate::expiry::{Expiry, Stored};
 use crate::filter::{LookupKey, PrefixExtractor};
 use crate::iter::{Cursor, Direction};
 use crate::key::EntryKind;
 use crate::ledger::Verdict;
 use crate::names::FileName;
-use crate::sstable::FilterHeader;
+use crate::sstable::{Expiries, FilterHeader};
 use crate::sstable::{FilterState, OpenTable, ReadPlan, Table, TableCursor, TableEnv, TableFilter};
 use crate::store_dir::StoreDir;
 use crate::value::Value;
@@ -190,6 +193,30 @@ pub struct TableProperties {
     pub smallest: Value,
     /// The last user key.
     pub largest: Value,
+    /// When the entries expire; `None` if none of them does.
+    pub expiries: Option<TableExpiries>,
+}
+
+/// When the entries of a table expire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableExpiries {
+    /// The earliest expiry of an entry.
+    pub earliest: SystemTime,
+    /// The time at which a quarter of the bytes has expired: a compaction is due.
+    pub quarter: Expiry,
+    /// The time at which all entries have expired: the table can go without a read.
+    pub all: Expiry,
+}
+
+impl From<Expiries> for TableExpiries {
+    fn from(expiries: Expiries) -> Self {
+        Self {
+            earliest: at(expiries.earliest),
+            quarter: Expiry::of_stored(Some(expiries.quarter())),
+            all: Expiry::of_stored(Some(expiries.all())),
+        }
+    }
 }
 
 /// A data block in a table's index.
@@ -212,10 +239,12 @@ pub struct TableEntry {
     pub key: Value,
     /// The sequence number.
     pub seq: u64,
-    /// Whether the entry is a put or a tombstone.
+    /// Whether the entry is a put, with or without an expiry, or a tombstone.
     pub kind: EntryKind,
     /// The value; empty for a tombstone.
     pub value: Value,
+    /// When the entry expires.
+    pub expiry: Expiry,
 }
 
 /// An SSTable opened without its store. Its filter may be degraded.
@@ -288,6 +317,7 @@ impl TableFile {
             ingested: meta.is_ingested,
             smallest: Value::copied(&properties.smallest),
             largest: Value::copied(&properties.largest),
+            expiries: properties.expiries.map(TableExpiries::from),
         }
     }
 
@@ -328,8 +358,10 @@ impl TableFile {
             };
             let entry = current.entry()?;
             let key = Value::copied(entry.key);
-            let entry =
-                TableEntry { key, seq: entry.seq, kind: entry.kind, value: current.value() };
+            let (seq, kind) = (entry.seq, entry.kind);
+            let stored = Stored { kind, value: current.value() };
+            let expiry = Expiry::of_stored(stored.expiry());
+            let entry = TableEntry { key, seq, kind, value: stored.into_value(), expiry };
             let advanced = current.advance();
             cursor = Some(advanced.map(|()| current));
             Some(Ok(entry))

@@ -139,7 +139,9 @@ pub use expiry::Expiry;
 #[doc(inline)]
 pub use filter::{Allocation, FilterPolicy, PrefixExtractor};
 pub use filter_manager::advise::{Advice, Estimate};
-pub use inspect::{FilterInfo, FilterShape, IndexEntry, TableEntry, TableFile, TableProperties};
+pub use inspect::{
+    FilterInfo, FilterShape, IndexEntry, TableEntry, TableExpiries, TableFile, TableProperties,
+};
 pub use key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use key_range::{KeyPrefix, KeyRange};
 pub use ledger::{

@@ -9,6 +9,7 @@ use crate::failure::{Failure, Result};
 use crate::layout::wrapped;
 use crate::replace::{Stage, lock, recover, refuse_within};
 use crate::shell::quoted;
+use crate::store::ClockArgs;
 use crate::text::counted;
 use crate::{Answer, json, print_error, store, verify};
 
@@ -34,7 +35,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let Args { dir, to, .. } = args;
-    let db = store::to_read(dir)?;
+    let db = store::to_read(dir, ClockArgs::ACCEPTED)?;
     let uncertain = dir.join("uncertain");
     if uncertain.join("CURRENT").exists() {
         let uncertain = uncertain.display();
@@ -104,7 +105,7 @@ fn earlier(dir: &Path, to: &Path, db: &ReadOnlyDb) -> Result<bool> {
         return Ok(false);
     }
     let own = db.store_id();
-    match store::to_read(to) {
+    match store::to_read(to, ClockArgs::ACCEPTED) {
         Ok(there) if there.store_id() == own => Ok(true),
         Ok(_) => Err(Failure::unfit(to, expected, "another store")),
         Err(Failure::Unfit { .. }) => Err(Failure::unfit(to, expected, "something else")),

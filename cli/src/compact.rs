@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::failure::Result;
 use crate::policy::FilterArgs;
 use crate::shell::quoted;
+use crate::store::ClockArgs;
 use crate::text::{counted, thousands};
 use crate::{Answer, interrupt, json, print_error, store};
 
@@ -31,10 +32,12 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    clock: ClockArgs,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let db = store::to_compact(&args.dir, &args.filters)?;
+    let db = store::to_compact(&args.dir, &args.filters, args.clock)?;
     if args.rewrite {
         return rewrite(args, db, out);
     }

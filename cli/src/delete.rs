@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::failure::Result;
 use crate::policy::FilterArgs;
+use crate::store::ClockArgs;
 use crate::{Answer, store, text};
 
 /// Make a key absent; one that is absent already is no error
@@ -17,10 +18,12 @@ pub(crate) struct Args {
     key: OsString,
     #[command(flatten)]
     filters: FilterArgs,
+    #[command(flatten)]
+    clock: ClockArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let db = store::to_change(&args.dir, &args.filters)?;
+    let db = store::to_change(&args.dir, &args.filters, args.clock)?;
     db.delete(text::of_argument(&args.key)?)?;
     db.close()?; // which syncs
     Ok(Answer::Yes)

@@ -4,13 +4,19 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
+use criba::Expiry;
+
+use crate::expiry::{millis, refused};
 use crate::failure::Result;
+use crate::framing::{self, Fields};
+use crate::store::ClockArgs;
 use crate::text::escaped;
-use crate::{Answer, framing, scan, store};
+use crate::{Answer, scan, store};
 
 /// Print a whole store for `load`, between a first and a last line: `load` notices if a part is missing
 ///
-/// The other lines are key TAB value. The first line has the version of this form and its fields; the last one
+/// The other lines are key TAB value. If keys of the store can expire, they are key TAB value TAB expiry: in
+/// milliseconds since 1970, or empty. The first line has the version of this form and its fields; the last one
 /// the number of lines between. No key is written as one of the two.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -19,21 +25,35 @@ pub(crate) struct Args {
     /// Only keys that start with this
     #[arg(long)]
     prefix: Option<OsString>,
-    /// Leave out the first and the last line, for a program that sorts or edits the others
+    /// Leave out the first and the last line, for a program that sorts or edits the others; refuses keys that
+    /// expire
     #[arg(long)]
     plain: bool,
+    #[command(flatten)]
+    clock: ClockArgs,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let range = scan::bounds(args.prefix.as_deref(), None, None)?;
-    let db = store::to_read(&args.dir)?;
+    let db = store::to_read(&args.dir, args.clock)?;
+    let has_expiries = db.has_expiries() && !args.plain;
+    let fields = if has_expiries { Fields::KeyValueExpires } else { Fields::KeyValue };
     if !args.plain {
-        writeln!(out, "{}", framing::first_line())?;
+        writeln!(out, "{}", framing::first_line(fields))?;
     }
     let mut lines: u64 = 0;
-    for item in db.range(range) {
-        let (key, value) = item?;
-        writeln!(out, "{}\t{}", escaped(&key), escaped(&value))?;
+    let mut range = db.range(range);
+    while let Some(item) = range.next_with_expiry() {
+        let (key, value, expiry) = item?;
+        if !has_expiries && expiry != Expiry::Never {
+            return Err(refused(&args.dir, &key, "--plain"));
+        }
+        write!(out, "{}\t{}", escaped(&key), escaped(&value))?;
+        match expiry {
+            Expiry::At(time) => writeln!(out, "\t{}", millis(time))?,
+            Expiry::Never if has_expiries => writeln!(out, "\t")?,
+            Expiry::Never => writeln!(out)?,
+        }
         lines += 1;
     }
     if !args.plain {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Result;
 use crate::layout::wrapped;
+use crate::store::ClockArgs;
 use crate::{Answer, json, store, text};
 
 /// Print what a lookup of a key does, step by step; exit code 1 if the key is absent
@@ -20,10 +21,12 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    clock: ClockArgs,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let db = store::to_read(&args.dir)?;
+    let db = store::to_read(&args.dir, args.clock)?;
     let key = text::of_argument(&args.key)?;
     let explanation = db.explain(&key)?;
     if args.json {

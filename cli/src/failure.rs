@@ -61,7 +61,7 @@ pub enum Failure {
 
 /// What helps after an error of the store, in a command that writes or only reads.
 fn next_step(error: &criba::Error, writes: bool) -> String {
-    use criba::Error::{Corrupt, Io, Locked, Missing, NotAStore};
+    use criba::Error::{ClockBehind, Corrupt, Io, Locked, Missing, NotAStore};
     match error {
         Corrupt { path, .. } | Missing { path, .. } => {
             let dir = match path.parent() {
@@ -78,6 +78,7 @@ fn next_step(error: &criba::Error, writes: bool) -> String {
                           meanwhile"
                 .into()
         }
+        ClockBehind { .. } => "; if the clock is right, --accept-clock does that".into(),
         NotAStore { .. } => "; put and load make a store in a new or an empty directory".into(),
         Io { source, .. } => match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem if writes => {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use crate::failure::Result;
+use crate::store::ClockArgs;
 use crate::text::escaped;
 use crate::{Answer, json, print_error, store, text};
 
@@ -31,12 +32,14 @@ pub(crate) struct Args {
     /// are no UTF-8
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    clock: ClockArgs,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let keys = std::iter::once(&args.key).chain(&args.more);
     let keys: Vec<_> = keys.map(|key| text::of_argument(key)).collect::<Result<_>>()?;
-    let values = store::to_read(&args.dir)?.get_many(&keys)?;
+    let values = store::to_read(&args.dir, args.clock)?.get_many(&keys)?;
     let mut answer = Answer::Yes;
     for (key, value) in keys.iter().zip(values) {
         if value.is_none() {

@@ -4,9 +4,10 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use criba::{EntryKind, FilterInfo, FilterKind, TableFile};
+use criba::{EntryKind, Expiry, FilterInfo, FilterKind, TableFile};
 use serde_json::{Map, Value};
 
+use crate::expiry::{millis, shown};
 use crate::failure::{Failure, Result};
 use crate::layout::wrapped;
 use crate::text::{escaped, percent, thousands};
@@ -47,7 +48,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
                 }
                 EntryKind::Delete => writeln!(out, "  {seq:>12}  tomb  {key}")?,
                 EntryKind::Expiring => {
-                    writeln!(out, "  {seq:>12}  until {key}\t{}", escaped(&entry.value))?;
+                    let (value, until) = (escaped(&entry.value), shown(entry.expiry));
+                    writeln!(out, "  {seq:>12}  until {until}  {key}\t{value}")?;
                 }
             }
         }
@@ -101,6 +103,7 @@ fn as_json(table: &TableFile, entries: bool) -> Result<Map<String, Value>> {
     object.insert("store".into(), format!("{:016x}", properties.store).into());
     json::insert_bytes(&mut object, "smallest", &properties.smallest);
     json::insert_bytes(&mut object, "largest", &properties.largest);
+    json::insert_expiries(&mut object, properties.expiries);
     object.insert("filter".into(), json::filter(&table.filter()));
     let blocks = table.index().into_iter().map(|block| {
         let mut entry = Map::new();
@@ -116,8 +119,11 @@ fn as_json(table: &TableFile, entries: bool) -> Result<Map<String, Value>> {
             let mut object = Map::new();
             json::insert_bytes(&mut object, "key", &entry.key);
             object.insert("sequence".into(), entry.seq.into());
-            if entry.kind == EntryKind::Put {
+            if entry.kind != EntryKind::Delete {
                 json::insert_bytes(&mut object, "value", &entry.value);
+            }
+            if let Expiry::At(time) = entry.expiry {
+                object.insert("expires".into(), millis(time).into());
             }
             Ok(Value::Object(object))
         });
@@ -144,6 +150,13 @@ fn print_properties(table: &TableFile, out: &mut dyn Write) -> Result<()> {
         ("largest key", escaped(&properties.largest)),
     ] {
         writeln!(out, "  {name:<17} {value}")?;
+    }
+    if let Some(expiries) = properties.expiries {
+        let earliest = shown(expiries.earliest.into());
+        let (quarter, all) = (shown(expiries.quarter), shown(expiries.all));
+        writeln!(out, "  {:<17} {earliest}", "earliest expiry")?;
+        writeln!(out, "  {:<17} {quarter}", "a quarter expires")?;
+        writeln!(out, "  {:<17} {all}", "all expire")?;
     }
     Ok(())
 }

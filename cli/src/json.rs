@@ -4,10 +4,11 @@ use std::io::{self, Write};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use criba::FilterInfo;
+use criba::{Expiry, FilterInfo, TableExpiries};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::expiry::millis;
 use crate::failure::Result;
 
 /// Prints one object.
@@ -22,6 +23,18 @@ pub(crate) fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &
         Ok(text) => object.insert(name.to_owned(), text.into()),
         Err(_) => object.insert(format!("{name}_base64"), STANDARD.encode(bytes).into()),
     };
+}
+
+/// Adds when the entries of a table expire, in milliseconds since 1970.
+pub(crate) fn insert_expiries(object: &mut Map<String, Value>, expiries: Option<TableExpiries>) {
+    let millis = |expiry| if let Expiry::At(time) = expiry { Some(millis(time)) } else { None };
+    for (name, expiry) in [
+        ("earliest_expires", expiries.map(|expiries| expiries.earliest.into())),
+        ("quarter_expires", expiries.map(|expiries| expiries.quarter)),
+        ("all_expires", expiries.map(|expiries| expiries.all)),
+    ] {
+        object.insert(name.into(), expiry.and_then(millis).into());
+    }
 }
 
 /// The state of a table's filter.

@@ -12,6 +12,7 @@ mod completions;
 mod delete;
 mod dump;
 mod escaping;
+mod expiry;
 mod explain;
 mod failure;
 mod framing;

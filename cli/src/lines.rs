@@ -10,7 +10,7 @@ use flate2::read::MultiGzDecoder;
 use indicatif::ProgressBar;
 
 use crate::failure::{Failure, Result};
-use crate::framing::Dump;
+use crate::framing::{Dump, Fields};
 use crate::progress;
 
 /// The bytes that begin a gzip file: its magic, and the only method in use.
@@ -88,6 +88,14 @@ impl<'a> Input<'a> {
     }
 }
 
+/// The line of a key, without newline.
+pub(crate) struct Line<'l> {
+    /// The first line of the file is 1.
+    pub(crate) number: u64,
+    pub(crate) bytes: &'l [u8],
+    pub(crate) fields: Fields,
+}
+
 pub(crate) struct Lines<'a> {
     path: &'a Path,
     file: BufReader<Box<dyn Read>>,
@@ -131,23 +139,23 @@ impl<'a> Lines<'a> {
         self.path
     }
 
-    /// The next line of a key, without newline, and its number; the first line of the file is 1.
+    /// The next line of a key.
     ///
     /// # Errors
     /// [`Failure::Cut`]: the file is a dump, and a part is missing.
-    pub(crate) fn next(&mut self) -> Result<Option<(u64, &[u8])>> {
+    pub(crate) fn next(&mut self) -> Result<Option<Line<'_>>> {
         while self.read()? {
             let whole = self.line.strip_suffix(b"\n");
             if whole.is_none() {
                 self.dump.check_last(self.path, &self.line)?;
             }
             let line = whole.unwrap_or(&self.line);
-            if self.dump.take(self.path, self.number, line)? {
+            if let Some(fields) = self.dump.take(self.path, self.number, line)? {
                 if let Some(counter) = &self.counter {
                     counter.inc(1);
                 }
-                let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
-                return Ok(Some((self.number, line)));
+                let bytes = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+                return Ok(Some(Line { number: self.number, bytes, fields }));
             }
             if !self.is_text {
                 let found = "a dump, which has escapes";
@@ -192,10 +200,10 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Passes each line, as [`next`](Self::next) returns it, to `take`.
+    /// Passes the number and the bytes of each line to `take`.
     pub(crate) fn for_each(mut self, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
-        while let Some((number, line)) = self.next()? {
-            take(number, line)?;
+        while let Some(line) = self.next()? {
+            take(line.number, line.bytes)?;
         }
         Ok(())
     }
@@ -227,7 +235,8 @@ impl LeastLength {
 
     fn is_too_long(&self) -> bool {
         const ESCAPE: usize = r"\x00".len();
-        const LINE_END: usize = "\r\n".len();
+        // The line of a dump may have an expiry.
+        const LINE_END: usize = "\t18446744073709551615\r\n".len();
         let text = self.bytes.saturating_sub(LINE_END);
         // Each byte takes one character, or as many as an escape.
         let least = text.saturating_sub((ESCAPE - 1) * self.backslashes).max(text / ESCAPE);

@@ -5,14 +5,17 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use criba::{Batch, Db};
+use criba::{Batch, Db, Expiry};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use crate::escaping::unescaped;
+use crate::expiry::{self, ExpiryArgs};
 use crate::failure::{Failure, Result};
-use crate::lines::{Input, Lines, check_lengths, split_at_tab};
+use crate::framing::Fields;
+use crate::lines::{Input, Line, Lines, check_lengths, split_at_tab};
 use crate::policy::FilterArgs;
+use crate::store::ClockArgs;
 use crate::text::{counted, thousands};
 use crate::{Answer, interrupt, print_error, progress, store};
 
@@ -23,6 +26,9 @@ use crate::{Answer, interrupt, print_error, progress, store};
 ///
 /// With --sorted all lines are stored at one moment, or none, as tables on a low level: fewer bytes are written. The
 /// keys must ascend in the order of their bytes, each key once, as `scan` and `dump` print them.
+///
+/// The lines of a dump have their own expiries, or none: such a key never expires. Others expire as --expires-in
+/// says, all at one time, or by the store's default.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
@@ -45,6 +51,10 @@ pub(crate) struct Args {
     /// Print what was done as a JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    expiry: ExpiryArgs,
+    #[command(flatten)]
+    clock: ClockArgs,
     #[command(flatten)]
     filters: FilterArgs,
 }
@@ -125,8 +135,12 @@ fn settle(loading: &Mutex<Loading>) -> Result<u64> {
 struct Loading {
     dir: PathBuf,
     filters: FilterArgs,
+    clock: ClockArgs,
+    expires_in: ExpiryArgs,
     sorted: Option<Sorted>,
     db: Option<Db>,
+    /// Of lines without an expiry of their own; `None` for the store's default.
+    expiry: Option<Expiry>,
     batch: Batch,
     /// Lines in the batch.
     waiting: u64,
@@ -140,8 +154,9 @@ struct Loading {
 
 impl Loading {
     fn of(args: &Args) -> Self {
-        let (dir, filters, sorted) = (args.dir.clone(), args.filters.clone(), args.sorted);
-        Self { dir, filters, sorted, ..Self::default() }
+        let (dir, filters, clock) = (args.dir.clone(), args.filters.clone(), args.clock);
+        let (expires_in, sorted) = (args.expiry, args.sorted);
+        Self { dir, filters, clock, expires_in, sorted, ..Self::default() }
     }
 
     fn as_json(&self, tables: Option<u64>, complete: bool) -> Value {
@@ -157,13 +172,21 @@ impl Loading {
 
     fn db(&mut self) -> Result<&Db> {
         if self.db.is_none() {
-            self.db = Some(store::to_fill(&self.dir, &self.filters)?);
+            let db = store::to_fill(&self.dir, &self.filters, self.clock)?;
+            self.expiry = self.expires_in.expiry(&db)?;
+            self.db = Some(db);
         }
         Ok(self.db.as_ref().expect("opened above"))
     }
 
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.batch.put(key, value);
+    fn put(&mut self, (key, value, expiry): &Item<'_>) -> Result<()> {
+        if self.expires_in.expires_in.is_some() {
+            self.db()?; // which determines the expiry
+        }
+        match expiry.or(self.expiry) {
+            Some(expiry) => self.batch.put_expiring(key, value, expiry),
+            None => self.batch.put(key, value),
+        };
         self.waiting += 1;
         if self.batch.bytes() >= BATCH_BYTES { self.store() } else { Ok(()) }
     }
@@ -191,30 +214,37 @@ fn locked(loading: &Mutex<Loading>) -> MutexGuard<'_, Loading> {
 
 fn load(args: &Args, mut lines: Lines, loading: &Mutex<Loading>) -> Result<()> {
     let name = lines.path();
-    while let Some((number, line)) = lines.next()? {
-        let (key, value) = match pair_of(name, number, line, args.raw) {
-            Ok(pair) => pair,
+    while let Some(line) = lines.next()? {
+        let item = match item_of(args, name, &line) {
+            Ok(item) => item,
             Err(failure) => return Err(lines.cause(failure)),
         };
         interrupt::wait_if_ending(); // this thread would take the lock again and again
-        locked(loading).put(&key, &value)?;
+        locked(loading).put(&item)?;
     }
     locked(loading).store()
 }
 
-/// The key and the value of a line of this number.
-fn pair_of<'l>(file: &Path, number: u64, line: &'l [u8], raw: bool) -> Result<Pair<'l>> {
-    let (key, value) = parsed(line, raw).map_err(|(expected, found)| {
+/// The key, the value and the expiry of a line.
+fn item_of<'l>(args: &Args, file: &Path, line: &Line<'l>) -> Result<Item<'l>> {
+    if args.expiry.expires_in.is_some() && line.fields != Fields::Plain {
+        let found = "a dump, whose keys have their own expiries; leave --expires-in out";
+        return Err(Failure::unfit(file, "lines for --expires-in", found));
+    }
+    let number = line.number;
+    let (key, value, expiry) = parsed(line, args.raw).map_err(|(expected, found)| {
         Failure::unfit(file, format!("{expected} on line {number}"), found)
     })?;
     check_lengths(file, number, &key, &value)?;
-    Ok((key, value))
+    Ok((key, value, expiry))
 }
 
-type Pair<'l> = (Cow<'l, [u8]>, Cow<'l, [u8]>);
+/// A key, its value, and the expiry that a dump has for it.
+type Item<'l> = (Cow<'l, [u8]>, Cow<'l, [u8]>, Option<Expiry>);
 
-/// The key and the value of a line, or what was expected and found.
-fn parsed(line: &[u8], raw: bool) -> std::result::Result<Pair<'_>, (&'static str, String)> {
+/// The key, the value and the expiry of a line, or what was expected and found.
+fn parsed<'l>(line: &Line<'l>, raw: bool) -> std::result::Result<Item<'l>, (&'static str, String)> {
+    let Line { bytes: line, fields, .. } = *line;
     let before_cr = line.strip_suffix(b"\r");
     if raw && before_cr.is_some() {
         let found = "a CRLF line end; leave --raw out, or remove the CR".to_owned();
@@ -226,11 +256,25 @@ fn parsed(line: &[u8], raw: bool) -> std::result::Result<Pair<'_>, (&'static str
         ("key TAB value", found.to_owned())
     })?;
     if raw {
-        return Ok((Cow::Borrowed(key), Cow::Borrowed(value)));
+        return Ok((Cow::Borrowed(key), Cow::Borrowed(value), None));
     }
+    let (value, expiry) = match fields {
+        Fields::Plain => (value, None),
+        Fields::KeyValue => (value, Some(Expiry::Never)),
+        Fields::KeyValueExpires => {
+            let (value, expires) = split_at_tab(value);
+            let expiry = expires.and_then(expiry::parsed).ok_or_else(|| {
+                let found = expires.map_or("a line with one TAB".to_owned(), |found| {
+                    format!("\"{}\" behind the second TAB", String::from_utf8_lossy(found))
+                });
+                ("key TAB value TAB milliseconds since 1970, or nothing", found)
+            })?;
+            (value, Some(expiry))
+        }
+    };
     let text =
         |text| unescaped(text).map_err(|misspelt| ("text", format!("{misspelt}, or use --raw")));
-    Ok((text(key)?, text(value)?))
+    Ok((text(key)?, text(value)?, expiry))
 }
 
 /// The end by a signal.

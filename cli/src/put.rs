@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use criba::MAX_VALUE_BYTES;
 
+use crate::expiry::ExpiryArgs;
 use crate::failure::{Failure, Result};
 use crate::lines::STANDARD_INPUT;
 use crate::policy::FilterArgs;
+use crate::store::ClockArgs;
 use crate::{Answer, store, text};
 
 /// Set a key's value; makes the store if there is none
@@ -24,14 +26,21 @@ pub(crate) struct Args {
     #[arg(allow_hyphen_values = true)]
     value: OsString,
     #[command(flatten)]
+    expiry: ExpiryArgs,
+    #[command(flatten)]
+    clock: ClockArgs,
+    #[command(flatten)]
     filters: FilterArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let key = text::of_argument(&args.key)?;
     let value = if args.value == "-" { of_input()? } else { text::of_argument(&args.value)? };
-    let db = store::to_fill(&args.dir, &args.filters)?;
-    db.put(key, value)?;
+    let db = store::to_fill(&args.dir, &args.filters, args.clock)?;
+    match args.expiry.expiry(&db)? {
+        Some(expiry) => db.put_with_expiry(key, value, expiry)?,
+        None => db.put(key, value)?,
+    }
     db.close()?; // which syncs: when the command ends well, the write survives a power failure
     Ok(Answer::Yes)
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::failure::Result;
 use crate::policy::PolicyArgs;
+use crate::store::ClockArgs;
 use crate::text::{counted, ratio, thousands};
 use crate::{Answer, json, store};
 
@@ -25,11 +26,13 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    clock: ClockArgs,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     args.filters.check()?;
-    let db = store::without_compactions(&args.dir)?;
+    let db = store::without_compactions(&args.dir, args.clock)?;
     let policy = args.filters.applied_to(db.policy());
     db.set_policy(policy)?; // fails on a wrong number, before anything is printed
     let before = Size::of(&db);

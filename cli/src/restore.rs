@@ -10,6 +10,7 @@ use crate::failure::{Failure, Result};
 use crate::layout::wrapped;
 use crate::replace::{Stage, lock, recover, refuse_within};
 use crate::shell::quoted;
+use crate::store::ClockArgs;
 use crate::text::counted;
 use crate::{Answer, json, store};
 
@@ -34,7 +35,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let Args { backup, dir, .. } = args;
     recover(backup, "backup")?;
-    let db = store::to_read(backup)?;
+    let db = store::to_read(backup, ClockArgs::ACCEPTED)?;
     refuse_within(dir, backup, "a place outside the backup")?;
     recover(dir, "restore")?;
     let is_empty = is_empty(dir)?;

@@ -3,11 +3,13 @@ use std::io::Write;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use criba::Value;
+use criba::Expiry;
 use serde_json::{Map, json};
 
+use crate::expiry;
 use crate::failure::{Failure, Result};
 use crate::lines::packed;
+use crate::store::ClockArgs;
 use crate::text::escaped;
 use crate::{Answer, json, store, text};
 
@@ -38,12 +40,15 @@ pub(crate) struct Args {
     /// Print only the number of keys
     #[arg(long, conflicts_with_all = ["keys", "raw"])]
     count: bool,
-    /// Print bytes as they are, for `load --raw`; refuses keys and values that a line cannot hold
+    /// Print bytes as they are, for `load --raw`; refuses keys and values that a line cannot hold, and keys that
+    /// expire
     #[arg(long, conflicts_with = "json")]
     raw: bool,
     /// Print a JSON object a line: `key`, `value`; `key_base64`, `value_base64` if they are no UTF-8
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    clock: ClockArgs,
 }
 
 fn count(text: &str) -> std::result::Result<usize, String> {
@@ -52,22 +57,22 @@ fn count(text: &str) -> std::result::Result<usize, String> {
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let range = bounds(args.prefix.as_deref(), args.from.as_deref(), args.to.as_deref())?;
-    let db = store::to_read(&args.dir)?;
-    let range = db.range(range);
-    let limit = args.limit.unwrap_or(usize::MAX);
+    let db = store::to_read(&args.dir, args.clock)?;
+    let mut range = db.range(range);
+    let limit = args.limit.unwrap_or(usize::MAX) as u64;
     let mut printed: u64 = 0;
-    let mut print = |item: criba::Result<(Value, Value)>| {
-        let (key, value) = item?;
+    while printed < limit {
+        let item =
+            if args.reverse { range.next_back_with_expiry() } else { range.next_with_expiry() };
+        let Some(item) = item else { break };
+        let (key, value, expiry) = item?;
+        if args.raw && !args.keys && expiry != Expiry::Never {
+            return Err(expiry::refused(&args.dir, &key, "--raw"));
+        }
         if !args.count {
             print_item(args, printed == 0, &key, &value, out)?;
         }
         printed += 1;
-        Ok::<(), Failure>(())
-    };
-    if args.reverse {
-        range.rev().take(limit).try_for_each(&mut print)?;
-    } else {
-        range.take(limit).try_for_each(&mut print)?;
     }
     match (args.count, args.json) {
         (false, _) => {}

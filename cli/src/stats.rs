@@ -2,15 +2,15 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use criba::{
-    FilterInfo, FilterShape, MemoryUse, Options, PrefixExtractor, RecoveryReport, TableInfo,
-};
+use criba::{FilterInfo, FilterShape, MemoryUse, PrefixExtractor, RecoveryReport, TableInfo};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::expiry::shown;
 use crate::failure::Result;
 use crate::layout::{size, wrapped};
 use crate::shell::quoted;
+use crate::store::ClockArgs;
 use crate::text::{counted, percent, ratio, thousands};
 use crate::{Answer, json, store};
 
@@ -29,9 +29,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let options = Options::new();
-    let options = args.filter_memory.map_or(options.clone(), |bytes| options.filter_memory(bytes));
-    let db = store::to_read_with(&args.dir, options)?;
+    let db = store::to_read_within(&args.dir, ClockArgs::ACCEPTED, args.filter_memory)?;
     let tables = db.tables();
     // Sorted by level.
     let levels = tables.chunk_by(|a, b| a.level == b.level);
@@ -52,6 +50,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
             "logs": recovery.logs,
             "logged_changes": recovery.changes,
             "unreferenced_files": recovery.unreferenced_files,
+            "has_expiries": db.has_expiries(),
             "left_out_bytes": left_out(&recovery).map(|lost| lost.bytes).sum::<u64>(),
         });
         json::print(&object, out)?;
@@ -76,6 +75,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     print_prefixes(&tables, db.prefix_extractor(), &args.dir, out)?;
     print_bumped(&tables, out)?;
     print_resident(&tables, out)?;
+    print_expiries(&tables, out)?;
     print_memory(memory, out)?;
     print_degraded(&tables, &args.dir, out)?;
     print_crowded(&tables, out)?;
@@ -162,6 +162,7 @@ fn table(table: &TableInfo) -> Value {
     if let Value::Object(object) = &mut object {
         json::insert_bytes(object, "smallest", &table.smallest);
         json::insert_bytes(object, "largest", &table.largest);
+        json::insert_expiries(object, table.expiries);
     }
     object
 }
@@ -264,6 +265,17 @@ fn columns(stored: &FilterShape) -> String {
         0 => k.to_string(),
         _ => format!("{:.2}", f64::from(k) + 64.0 * wide as f64 / m as f64),
     }
+}
+
+fn print_expiries(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
+    let expiries = tables.iter().filter_map(|table| table.expiries);
+    if let Some(earliest) = expiries.clone().map(|expiries| expiries.earliest).min() {
+        let tables = counted(expiries.count() as u64, "table");
+        let text =
+            format!("expiring entries: in {tables}, the first one at {}", shown(earliest.into()));
+        writeln!(out, "{}", wrapped(&text, 4))?;
+    }
+    Ok(())
 }
 
 fn print_memory(memory: MemoryUse, out: &mut dyn Write) -> Result<()> {

@@ -12,13 +12,38 @@ use crate::failure::{Failure, Result};
 use crate::policy::FilterArgs;
 use crate::{print_error, text};
 
-/// Opens an existing store without any change to it, also beside a process that has it open.
-pub(crate) fn to_read(dir: &Path) -> Result<ReadOnlyDb> {
-    to_read_with(dir, Options::new())
+/// The option for a clock that was set back.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(crate) struct ClockArgs {
+    /// Open the store also if the clock is more than an hour behind the time of its last use: the clock is right
+    #[arg(long)]
+    accept_clock: bool,
 }
 
-/// As [`to_read`], with these options.
-pub(crate) fn to_read_with(dir: &Path, options: Options) -> Result<ReadOnlyDb> {
+impl ClockArgs {
+    /// Of a command whose result does not depend on the time.
+    pub(crate) const ACCEPTED: Self = Self { accept_clock: true };
+
+    fn options(self) -> Options {
+        Options::new().accept_clock(self.accept_clock)
+    }
+}
+
+/// Opens an existing store without any change to it, also beside a process that has it open.
+pub(crate) fn to_read(dir: &Path, clock: ClockArgs) -> Result<ReadOnlyDb> {
+    to_read_within(dir, clock, None)
+}
+
+/// As [`to_read`], with a budget for filters in memory.
+pub(crate) fn to_read_within(
+    dir: &Path,
+    clock: ClockArgs,
+    filter_memory: Option<u64>,
+) -> Result<ReadOnlyDb> {
+    let mut options = clock.options();
+    if let Some(bytes) = filter_memory {
+        options = options.filter_memory(bytes);
+    }
     // It keeps a file of each table open.
     let _ = raise_file_limit();
     let db = options.max_open_files(usize::MAX).open_read_only(dir).map_err(no_store)?;
@@ -33,32 +58,32 @@ fn raise_file_limit() -> std::io::Result<()> {
 }
 
 /// Opens an existing store to write, without compactions.
-pub(crate) fn without_compactions(dir: &Path) -> Result<Db> {
-    existing(dir, Options::new().auto_compaction(false).background_threads(0))
+pub(crate) fn without_compactions(dir: &Path, clock: ClockArgs) -> Result<Db> {
+    existing(dir, clock.options().auto_compaction(false).background_threads(0))
 }
 
 /// Opens an existing store to change it, under the policy that `filters` makes of its own.
-pub(crate) fn to_change(dir: &Path, filters: &FilterArgs) -> Result<Db> {
+pub(crate) fn to_change(dir: &Path, filters: &FilterArgs, clock: ClockArgs) -> Result<Db> {
     filters.check()?;
-    let db = existing(dir, Options::new())?;
+    let db = existing(dir, clock.options())?;
     change_policy(&db, filters)?;
     Ok(db)
 }
 
 /// As [`to_change`], but no compaction begins with the opening, under the old policy.
-pub(crate) fn to_compact(dir: &Path, filters: &FilterArgs) -> Result<Db> {
+pub(crate) fn to_compact(dir: &Path, filters: &FilterArgs, clock: ClockArgs) -> Result<Db> {
     filters.check()?;
-    let db = without_compactions(dir)?;
+    let db = without_compactions(dir, clock)?;
     change_policy(&db, filters)?;
     Ok(db)
 }
 
 /// As [`to_change`], but makes the store if there is none.
-pub(crate) fn to_fill(dir: &Path, filters: &FilterArgs) -> Result<Db> {
+pub(crate) fn to_fill(dir: &Path, filters: &FilterArgs, clock: ClockArgs) -> Result<Db> {
     filters.check()?;
     let new = filters.change(FilterPolicy::default()).filter(|_| !dir.join("CURRENT").exists());
     // So that a wrong number makes no store.
-    let options = new.map_or_else(Options::new, |policy| Options::new().filter(policy));
+    let options = new.map_or_else(|| clock.options(), |policy| clock.options().filter(policy));
     let db = open(dir, options)?;
     change_policy(&db, filters)?;
     Ok(db)

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::failure::Result;
 use crate::layout::{size, wrapped};
 use crate::shell::quoted;
+use crate::store::ClockArgs;
 use crate::text::{counted, thousands};
 use crate::{Answer, json, store};
 
@@ -26,7 +27,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let advice = store::to_read(&args.dir)?.advise();
+    let advice = store::to_read(&args.dir, ClockArgs::ACCEPTED)?.advise();
     let (mut sentence, filters) = recommendation(&advice);
     if args.json {
         if let Some(filters) = filters {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::failure::Result;
 use crate::layout::wrapped;
 use crate::shell::quoted;
+use crate::store::ClockArgs;
 use crate::text::{counted, thousands};
 use crate::{Answer, json, progress, store};
 
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let bar = progress::over_bytes("verifying");
     let progress = |done, left| progress::at(&bar, done, left);
     let found = if args.live {
-        store::to_read(&args.dir)?.verify(progress)?
+        store::to_read(&args.dir, ClockArgs::ACCEPTED)?.verify(progress)?
     } else {
         let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
         criba::verify_with(&args.dir, &vfs, progress).map_err(store::no_store)?

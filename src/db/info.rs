@@ -1,4 +1,4 @@
-use crate::inspect::FilterInfo;
+use crate::inspect::{FilterInfo, TableExpiries};
 use crate::ledger::Counts;
 use crate::sstable::Portion;
 use crate::sstable::{BlockCache, TableEnv, resident_bytes};
@@ -19,6 +19,8 @@ pub struct TableInfo {
     pub entries: u64,
     /// Tombstones.
     pub tombstones: u64,
+    /// When the entries expire; `None` if none of them does.
+    pub expiries: Option<TableExpiries>,
     /// The share of its bytes that has expired, rounded down to eighths.
     pub expired: f64,
     /// Distinct user keys.
@@ -100,6 +102,7 @@ pub(super) fn tables(view: &ReadView, env: &TableEnv) -> Vec<TableInfo> {
                 file_bytes: meta.size,
                 entries: meta.entries,
                 tombstones: meta.tombstones,
+                expiries: meta.expiries.map(TableExpiries::from),
                 expired: meta.expiries.map_or(0.0, |expiries| expiries.share_over(time)),
                 damage: live.table.damage().map(ToString::to_string),
                 keys: meta.keys,

@@ -211,6 +211,11 @@ impl ReadOnlyDb {
         self.loaded().ok().and_then(|loaded| loaded.settings.extractor)
     }
 
+    /// Whether the store has, or had, keys that expire, or a [default](Options::default_ttl) by which they do. No I/O.
+    pub fn has_expiries(&self) -> bool {
+        self.loaded().is_ok_and(|loaded| loaded.env.time.is_used())
+    }
+
     /// What the last reading of the logs found. An incomplete end can be a write that is under way.
     pub fn recovery(&self) -> RecoveryReport {
         self.0.loaded.load().report.clone()

@@ -185,6 +185,12 @@ impl Item {
     fn pair(self) -> (Value, Value) {
         (self.key, self.stored.into_value())
     }
+
+    fn with_expiry(self) -> (Value, Value, Expiry) {
+        let expiry = Expiry::of_stored(self.stored.expiry());
+        let (key, value) = self.pair();
+        (key, value, expiry)
+    }
 }
 
 impl Range {
@@ -194,12 +200,12 @@ impl Range {
 
     /// The next key and value, and when the key expires.
     pub fn next_with_expiry(&mut self) -> Option<Result<(Value, Value, Expiry)>> {
-        let item = self.item(Direction::Forward)?;
-        Some(item.map(|item| {
-            let expiry = Expiry::of_stored(item.stored.expiry());
-            let (key, value) = item.pair();
-            (key, value, expiry)
-        }))
+        Some(self.item(Direction::Forward)?.map(Item::with_expiry))
+    }
+
+    /// As [`next_with_expiry`](Self::next_with_expiry), from the other end.
+    pub fn next_back_with_expiry(&mut self) -> Option<Result<(Value, Value, Expiry)>> {
+        Some(self.item(Direction::Backward)?.map(Item::with_expiry))
     }
 
     fn item(&mut self, direction: Direction) -> Option<Result<Item>> {

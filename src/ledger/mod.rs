@@ -330,7 +330,18 @@ impl fmt::Display for Stats {
             activity.filters_rebuilt,
             activity.tables_damaged,
             activity.tasks_failed,
-        )
+        )?;
+        let Activity { expired_dropped: dropped, expired_to_tombstones: replaced, .. } = activity;
+        let Activity { tables_expired: tables, expired_writes: writes, .. } = activity;
+        if counts.expired + dropped + replaced + tables + writes > 0 {
+            write!(
+                f,
+                "\nexpired entries: {} met by lookups, {dropped} dropped by merges, {replaced} replaced by \
+                 tombstones, {writes} expired when written; {tables} tables removed unread",
+                counts.expired,
+            )?;
+        }
+        Ok(())
     }
 }
 

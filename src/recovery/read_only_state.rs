@@ -18,7 +18,7 @@ use crate::engine::scan::Scan;
 use crate::error::{Error, Result};
 use crate::expiry::{Millis, Moment};
 use crate::filter_manager::residency_changes;
-use crate::key::Seq;
+use crate::key::{EntryKind, Seq};
 use crate::lookup::{Lookups, Now, When};
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::FileName;
@@ -116,7 +116,7 @@ impl ReadOnlyState {
         let view =
             Arc::new(ReadView { memtable, sealed: Vec::new(), version, hole: LastHole::default() });
         let ignore_filters = options.ignore_filters;
-        let (next_file, time) = (set.next_file, set.time);
+        let (next_file, time) = (set.next_file, set.time.or_else(|| env.time.recorded()));
         Ok(Self { env, view, seq, logged, settings, time, report, next_file, ignore_filters })
     }
 
@@ -215,7 +215,13 @@ fn replay_into(
     let logs = listing.logs(env, set.log, set.flushed_seq + 1);
     let replayed = replay(&logs, |record| {
         logged.update(record.payload);
-        record.for_each_entry(|entry| memtable.insert(entry))
+        record.for_each_entry(|entry| {
+            // The writer may have recorded its time after the manifest was read.
+            if entry.kind == EntryKind::Expiring {
+                env.time.begin();
+            }
+            memtable.insert(entry);
+        })
     })?;
     report.logs = logs.numbers.len();
     report.changes = replayed.next_seq - logs.first_seq;

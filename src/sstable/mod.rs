@@ -31,6 +31,7 @@ pub(crate) use check::Checked;
 pub(crate) use cursor::{ReadPlan, TableCursor};
 pub(crate) use data_file::DataFile;
 pub(crate) use env::TableEnv;
+pub(crate) use expiries::Expiries;
 pub(crate) use filter::{
     Filter, FilterHeader, FilterMemory, FilterState, OpenTable, Portion, TableFilter, block_bits,
     is_under_another_key, resident_bytes,

@@ -277,7 +277,8 @@ fn refuses_read_only(db: &ReadOnlyDb, aside: &Path) -> Vec<&'static str> {
     let _ = (format!("{db:?}"), db.recovery().to_string());
     assert_eq!(db.prefix_extractor(), None);
     called.extend(["stats", "tables", "memory", "advise", "policy"]);
-    called.extend(["prefix_extractor"]);
+    assert!(!db.has_expiries());
+    called.extend(["prefix_extractor", "has_expiries"]);
     called.extend(["recovery", "open_read_only"]);
     called
 }

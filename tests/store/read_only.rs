@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, RealVfs};
 use criba::{
-    Batch, Db, Durability, Error, Event, FilterInfo, FilterPolicy, Options, Reader, TableInfo,
+    Batch, CheckpointFiles, Db, Durability, Error, Event, FilterInfo, FilterPolicy, Options,
+    Reader, TableInfo,
 };
 
 use crate::common::{self, HookVfs};
@@ -276,6 +277,33 @@ fn more_tables_than_open_files_are_refused_and_files_of_dropped_tables_are_close
     drop(store);
     assert_eq!(files(), 0);
     assert!(open(1).unwrap().contains("another").unwrap());
+}
+
+/// The writer records in the manifest that the store has expiring entries when the reader has read the old one.
+#[test]
+fn the_first_expiring_entry_comes_between_the_manifest_and_the_log() {
+    let parent = common::tempdir();
+    let dir = parent.path().join("store");
+    let db = Db::open(&dir).unwrap();
+    db.put("stays", "").unwrap();
+    let (writer, is_first) = (db.clone(), AtomicBool::new(true));
+    let vfs = HookVfs::new(move |kind, operation| {
+        if (kind, operation) == (FileKind::Wal, Operation::Open)
+            && is_first.swap(false, Ordering::SeqCst)
+        {
+            writer.put_with_expiry("over", "", writer.now()).unwrap();
+        }
+        Ok(())
+    });
+    let store = Options::new().vfs(vfs).open_read_only(&dir).unwrap();
+    assert!(db.contains("stays").unwrap() && !db.contains("over").unwrap());
+    assert!(store.contains("stays").unwrap() && !store.contains("over").unwrap());
+    assert_eq!(store.recovery().changes, 2);
+    assert!(store.has_expiries());
+    let copy = parent.path().join("copy");
+    store.checkpoint(&copy, CheckpointFiles::default()).unwrap();
+    let copy = Options::new().open_read_only(copy).unwrap();
+    assert!(copy.has_expiries() && copy.keys().count() == 1);
 }
 
 #[test]

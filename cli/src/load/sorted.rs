@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
+use criba::Expiry;
 use indicatif::ProgressBar;
 
-use super::{Args, Loading, load, locked, pair_of};
+use super::{Args, Loading, item_of, load, locked};
 use crate::escaping::escaped;
 use crate::failure::{Failure, Result};
 use crate::lines::{Input, Lines};
@@ -33,7 +34,7 @@ pub(super) fn check_and_load(
     loading: &Mutex<Loading>,
     bar: &ProgressBar,
 ) -> Result<()> {
-    let order = order_of(lines, args.raw)?;
+    let order = order_of(args, lines)?;
     let lines = input.lines(bar, !args.raw)?;
     match order {
         Order::Sorted(count) => {
@@ -56,14 +57,14 @@ enum Order {
 }
 
 /// Reads lines up to one that is not sorted.
-fn order_of(mut lines: Lines, raw: bool) -> Result<Order> {
+fn order_of(args: &Args, mut lines: Lines) -> Result<Order> {
     let name = lines.path();
     let mut last = LastKey::default();
     let mut count = 0;
-    while let Some((number, line)) = lines.next()? {
-        match pair_of(name, number, line, raw) {
-            Ok((key, _)) if last.replace(&key) => count += 1,
-            Ok(_) => return Ok(Order::Unsorted(number)),
+    while let Some(line) = lines.next()? {
+        match item_of(args, name, &line) {
+            Ok((key, ..)) if last.replace(&key) => count += 1,
+            Ok(_) => return Ok(Order::Unsorted(line.number)),
             Err(failure) => return Err(lines.cause(failure)),
         }
     }
@@ -97,28 +98,41 @@ pub(super) fn ingest(
     bar: &ProgressBar,
     count: u64,
 ) -> Result<()> {
-    let raw = args.raw;
-    let mut pairs = Pairs { lines, raw, loading, bar, count, last: LastKey::default(), held: None };
+    let last = LastKey::default();
+    let mut items = Items { args, lines, loading, bar, count, last, held: None };
     // First, so that a wrong first line makes no store.
-    let Some(first) = pairs.next().transpose()? else { return Ok(()) };
-    let db = {
-        let loading = pairs.held.as_mut().expect("held after each pair");
+    let Some(first) = items.next().transpose()? else { return Ok(()) };
+    let (db, expiry) = {
+        let loading = items.held.as_mut().expect("held after each item");
         let db = loading.db()?.clone();
         loading.is_ingesting = true;
-        db
+        (db, loading.expiry)
     };
-    let ingested = db.ingest(iter::once(Ok(first)).chain(&mut pairs));
-    let mut loading = pairs.held.take().expect("held after each pair");
+    // Each line of a dump has an expiry, and no other line has one.
+    let ingested = match first.2.or(expiry) {
+        Some(first_expiry) => {
+            let of = |(key, value, own): Item| (key, value, own.unwrap_or(first_expiry));
+            db.ingest_expiring(iter::once(Ok(first)).chain(&mut items).map(|item| item.map(of)))
+        }
+        None => {
+            let of = |(key, value, _): Item| (key, value);
+            db.ingest(iter::once(Ok(first)).chain(&mut items).map(|item| item.map(of)))
+        }
+    };
+    let mut loading = items.held.take().expect("held after each item");
     loading.is_ingesting = false;
     loading.stored = ingested?;
     loading.is_ingested = true;
     Ok(())
 }
 
-/// The pairs of sorted lines.
-struct Pairs<'a> {
+/// A key, its value, and the expiry that a dump has for it.
+type Item = (Vec<u8>, Vec<u8>, Option<Expiry>);
+
+/// The items of sorted lines.
+struct Items<'a> {
+    args: &'a Args,
     lines: Lines<'a>,
-    raw: bool,
     loading: &'a Mutex<Loading>,
     bar: &'a ProgressBar,
     /// The least number of lines to come.
@@ -128,17 +142,17 @@ struct Pairs<'a> {
     held: Option<MutexGuard<'a, Loading>>,
 }
 
-impl Pairs<'_> {
-    fn read(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+impl Items<'_> {
+    fn read(&mut self) -> Result<Option<Item>> {
         let name = self.lines.path();
-        let Some((number, line)) = self.lines.next()? else { return Ok(None) };
-        let failure = match pair_of(name, number, line, self.raw) {
-            Ok((key, value)) if self.last.replace(&key) => {
-                return Ok(Some((key.into_owned(), value.into_owned())));
+        let Some(line) = self.lines.next()? else { return Ok(None) };
+        let failure = match item_of(self.args, name, &line) {
+            Ok((key, value, expiry)) if self.last.replace(&key) => {
+                return Ok(Some((key.into_owned(), value.into_owned(), expiry)));
             }
-            Ok((key, _)) => {
+            Ok((key, ..)) => {
                 let last = shown(self.last.0.as_deref().unwrap_or_default());
-                let expected = format!("a key greater than \"{last}\" on line {number}");
+                let expected = format!("a key greater than \"{last}\" on line {}", line.number);
                 Failure::unfit(name, expected, format!("\"{}\"", shown(&key)))
             }
             Err(failure) => failure,
@@ -147,21 +161,21 @@ impl Pairs<'_> {
     }
 }
 
-impl Iterator for Pairs<'_> {
-    type Item = Result<(Vec<u8>, Vec<u8>)>;
+impl Iterator for Items<'_> {
+    type Item = Result<Item>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.held = None; // reading may wait for a pipe
-        let pair = self.read();
+        let item = self.read();
         self.held = Some(locked(self.loading));
         self.count = self.count.saturating_sub(1);
         if interrupt::is_ending() {
             return Some(Err(Failure::Usage("interrupted".to_owned())));
         }
-        if matches!(pair, Ok(None)) {
+        if matches!(item, Ok(None)) {
             progress::wait(self.bar, "installing the tables");
         }
-        pair.transpose()
+        item.transpose()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -1,4 +1,4 @@
-//! The second act: keys are overwritten and deleted, and the store compacts.
+//! The second act: keys are overwritten, deleted, and expire, and the store compacts.
 
 use std::collections::BTreeSet;
 
@@ -21,6 +21,10 @@ pub struct Compaction {
     pub overwritten: u64,
     /// Keys that were deleted.
     pub deleted: u64,
+    /// Keys that got another value and an expiry, which is over.
+    pub expired: u64,
+    /// Expired entries that the compaction dropped: their keys left the filters.
+    pub expired_dropped: u64,
     /// Tables that it read.
     pub tables_in: u64,
     /// Tables that it wrote.
@@ -45,30 +49,28 @@ pub(super) fn compact(bench: &Bench, changes: &Changes, work: &[Work; 2]) -> Res
     bench.begin("compaction", 0);
     let db = bench.open(|options| options)?;
     db.compact()?;
+    let expired_dropped = db.stats().activity.expired_dropped;
     db.close()?;
 
     let files = table_files::list(bench.dir)?;
-    let (mut tables, mut found_deleted) = (Vec::new(), 0);
+    let (mut tables, mut found_gone) = (Vec::new(), 0);
     for (&id, &generation) in files.iter().filter(|(id, _)| !old.contains(id)) {
         let keys = table_files::distinct_keys(bench.dir, id)?;
-        found_deleted +=
-            keys.iter().filter(|key| changes.deleted.contains(&key[..])).count() as u64;
+        found_gone += keys.iter().filter(|key| changes.gone.contains(&key[..])).count() as u64;
         let header = table_files::keys_in_filter(bench.dir, id, generation)?;
         tables.push(NewTable { id, distinct: keys.len() as u64, header });
     }
     let mut after = State::measure(bench, policy, work, changes)?;
     // With fewer bits a key, the allocation may leave tables without a filter.
     let all = before.filter_bytes >= before.keys * LEAST_BITS / 8;
-    let check = filters_rebuilt(
-        &tables,
-        all && before.filter_bytes > 0,
-        found_deleted,
-        after.found_in_tables,
-    );
+    let check =
+        filters_rebuilt(&tables, all && before.filter_bytes > 0, found_gone, after.found_in_tables);
     after.add_check("filters_rebuilt", check);
     Ok(Compaction {
         overwritten: changes.overwritten.len() as u64,
-        deleted: changes.deleted.len() as u64,
+        deleted: (changes.gone.len() - changes.expired.len()) as u64,
+        expired: changes.expired.len() as u64,
+        expired_dropped,
         tables_in: old.iter().filter(|id| !files.contains_key(id)).count() as u64,
         tables_out: tables.len() as u64,
         filters_rebuilt: tables.iter().filter(|table| table.header.is_some()).count() as u64,
@@ -87,10 +89,10 @@ struct NewTable {
     header: Option<u64>,
 }
 
-/// Each new table's filter was built of exactly the table's distinct keys. No new table holds a deleted key,
-/// and no lookup of an absent key finds one, so only a filter's mistake costs such a lookup a read. `all` tables
+/// Each new table's filter was built of exactly the table's distinct keys. No new table holds a key that was
+/// deleted or has expired, and no lookup of an absent key finds one, so only a filter's mistake costs such a lookup a read. `all` tables
 /// must have a filter, or some.
-fn filters_rebuilt(tables: &[NewTable], all: bool, found_deleted: u64, found_absent: u64) -> Check {
+fn filters_rebuilt(tables: &[NewTable], all: bool, found_gone: u64, found_absent: u64) -> Check {
     let wrong = tables.iter().find(|table| match table.header {
         Some(keys) => keys != table.distinct,
         None => all,
@@ -101,16 +103,16 @@ fn filters_rebuilt(tables: &[NewTable], all: bool, found_deleted: u64, found_abs
         });
         return Check::fails(format!("table {id} holds {}; {header}", counted(*distinct, "key")));
     }
-    if found_deleted + found_absent > 0 {
+    if found_gone + found_absent > 0 {
         return Check::fails(format!(
-            "{} in new tables; {} of absent keys found an entry",
-            counted(found_deleted, "deleted key"),
+            "{} in new tables, deleted or expired; {} of absent keys found an entry",
+            counted(found_gone, "key"),
             counted(found_absent, "lookup")
         ));
     }
     let filters = tables.iter().filter_map(|table| table.header);
     Check::holds(format!(
-        "{} in {}, as many as the tables hold; no deleted key in any",
+        "{} in {}, as many as the tables hold; no deleted or expired key in any",
         counted(filters.clone().sum(), "key"),
         counted(filters.count() as u64, "new filter"),
     ))

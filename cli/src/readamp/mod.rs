@@ -56,9 +56,9 @@ const MOST_KEYS: u64 = 1_000_000_000;
 /// and the kernel's
 ///
 /// Loads keys into a new store and looks up present and absent ones: with filters, then with every filter
-/// answering "maybe". Does so again before and after a compaction, with a tenth of the keys overwritten and
-/// a twentieth deleted, and with filters of another kind beside the same tables. Scans absent and present
-/// prefixes, too, with filters that have them. Exit code 1 if a check does not hold.
+/// answering "maybe". Does so again before and after a compaction, with a tenth of the keys overwritten, a
+/// fortieth deleted and a fortieth expired, and with filters of another kind beside the same tables. Scans
+/// absent and present prefixes, too, with filters that have them. Exit code 1 if a check does not hold.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub struct Args {

@@ -212,8 +212,8 @@ fn reads_by_state(report: &Report) -> Figure {
         title: "What a compaction changes".to_owned(),
         asked: "What does an absent lookup read before and after a compaction?".to_owned(),
         theory:
-            "A deleted key passes the filter of each table that holds it or its tombstone. The \
-                 compaction builds filters of the keys that are left, so it passes by mistake only."
+            "A deleted or expired key passes the filter of each table that holds it or its tombstone. \
+                 The compaction builds filters of the keys that are left, so it passes by mistake only."
                 .to_owned(),
         measured: report.act_lines().join("; "),
         x: Axis::named("state of the store", &places),

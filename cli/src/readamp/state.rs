@@ -33,9 +33,9 @@ pub struct State {
     pub disk_reads_unfiltered: u64,
     /// The difference.
     pub reads_avoided: i64,
-    /// Data blocks searched for the deleted keys.
+    /// Data blocks searched for the keys that were deleted or have expired.
     pub deleted_blocks: u64,
-    /// Probes that ended in a table with an entry of the key: tombstones and what they hide.
+    /// Probes that ended in a table with an entry of the key: tombstones, expired entries, and what they hide.
     pub found_in_tables: u64,
     /// False positives as a share of the absent probes.
     pub fpr_measured: Option<f64>,
@@ -77,10 +77,10 @@ impl State {
             disk_reads_unfiltered: unfiltered,
             reads_avoided: unfiltered as i64 - disk_reads as i64,
             deleted_blocks: lookups
-                .filter(|(wanted, _)| changes.deleted.contains(wanted.key))
+                .filter(|(wanted, _)| changes.gone.contains(wanted.key))
                 .map(|(_, lookup)| lookup.blocks)
                 .sum(),
-            found_in_tables: counts.true_positives + counts.unfiltered_found,
+            found_in_tables: counts.true_positives + counts.unfiltered_found + counts.expired,
             fpr_measured: counts.false_positive_rate(),
             fpr_predicted: predicted(&probes(&absent.tables)),
             check_reasons: checks.reasons(),

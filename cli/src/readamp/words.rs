@@ -125,9 +125,10 @@ impl Report {
         let mut lines = Vec::new();
         if let Some(act) = &self.compaction {
             lines.push(format!(
-                "changed:   {} overwritten, {} deleted",
+                "changed:   {} overwritten, {} deleted, {} expired",
                 counted(act.overwritten, "key"),
                 thousands(act.deleted),
+                thousands(act.expired),
             ));
             lines.push(format!(
                 "compacted: {} in, {} out, {} rebuilt",
@@ -174,9 +175,10 @@ impl Report {
                 let sign = if state.reads_avoided < 0 { "-" } else { "" };
                 format!("{sign}{}", thousands(state.reads_avoided.unsigned_abs()))
             }),
-            row(&format!("reads for {}", counted(act.deleted, "deleted key")), &|state| {
-                thousands(state.deleted_blocks)
-            }),
+            row(
+                &format!("reads for {} deleted or expired", thousands(act.deleted + act.expired)),
+                &|state| thousands(state.deleted_blocks),
+            ),
         ]
     }
 

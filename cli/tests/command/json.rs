@@ -87,6 +87,13 @@ fn printed() -> Vec<(&'static str, Value)> {
     fs::write(&unsorted, "b\tvalue\na\tvalue\n").expect("a file");
     let to = format!("{dir}.checked");
     printed.push(("get", object(&["load", "--sorted=auto", &to, &unsorted])));
+    let dump = parent.path().join("dump").display().to_string();
+    let first_line = "\\criba dump, version 1, fields: key value expires\n";
+    let text = format!("{first_line}a\t1\t4102444800000\n\\end of the dump, lines: 1\n");
+    fs::write(&dump, text).expect("a file");
+    let to = format!("{dir}.expiring");
+    printed.push(("get", object(&["load", "--sorted", &to, &dump])));
+    printed.push(("inspect", object(&["inspect", &tables_of(&to)[0], "--entries"])));
     damage(&first, 0);
     damage(&first, 9000);
     // A table of another store.

@@ -509,7 +509,10 @@ fn a_compaction_rebuilds_filters_of_the_keys_that_are_left() {
     assert_sound(&report);
     let act = &report["compaction"];
     let (before, after) = (&act["before"], &act["after"]);
-    assert_eq!((number(act, "overwritten"), number(act, "deleted")), (800, 400));
+    let changed = ["overwritten", "deleted", "expired"].map(|field| number(act, field));
+    assert_eq!(changed, [800, 200, 200]);
+    // The entry that has expired, and none of the values that it hides.
+    assert_eq!(number(act, "expired_dropped"), 200);
     // The changes are one table more.
     assert_eq!(number(act, "tables_in"), number(&report, "tables") + 1);
     assert_eq!(number(act, "tables_in"), number(before, "tables"));
@@ -517,7 +520,7 @@ fn a_compaction_rebuilds_filters_of_the_keys_that_are_left() {
     assert_eq!(number(act, "filters_rebuilt"), number(after, "tables"));
     let keys = [before, after].map(|state| number(state, "filter_keys"));
     assert_eq!(keys, [8000 + 800 + 400, 8000 - 400]);
-    // Each tombstone costs a read; after the compaction, only a mistake does.
+    // Each tombstone and expired entry costs a read; after the compaction, only a mistake does.
     assert_eq!(number(before, "absent"), 8400);
     assert_eq!(number(before, "found_in_tables"), 400);
     assert_eq!(number(after, "found_in_tables"), 0);
