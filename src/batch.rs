@@ -222,9 +222,14 @@ impl Batch {
         self.has_expiries
     }
 
-    /// Gives entries without an expiry of their own the `default`, and removes [`NEVER`]. Returns the expiries.
-    pub(crate) fn set_expiries(&mut self, default: Option<Millis>) -> Vec<Millis> {
-        let (mut ops, mut expiries) = (Vec::with_capacity(self.ops.len()), Vec::new());
+    /// Fails with the error of the first change or condition that is too long.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.refused.clone().map_or(Ok(()), Err)
+    }
+
+    /// Gives entries without an expiry of their own the `default`, and removes [`NEVER`]. Returns whether an entry expires.
+    pub(crate) fn set_expiries(&mut self, default: Option<Millis>) -> bool {
+        let (mut ops, mut expires) = (Vec::with_capacity(self.ops.len()), false);
         for entry in entries(&self.ops) {
             match entry.put().map(|(expiry, value)| (expiry.or(default), value)) {
                 Some((Some(NEVER) | None, value)) => {
@@ -232,13 +237,13 @@ impl Batch {
                 }
                 Some((Some(expiry), value)) => {
                     encode_entry(&mut ops, EntryKind::Expiring, entry.key, &stored(expiry, value));
-                    expiries.push(expiry);
+                    expires = true;
                 }
                 None => encode_entry(&mut ops, EntryKind::Delete, entry.key, &[]),
             }
         }
         self.ops = ops;
-        expiries
+        expires
     }
 }
 

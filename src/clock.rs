@@ -42,6 +42,20 @@ impl Clock for SystemClock {
     }
 }
 
+/// A clock for copies, which neither judge nor drop what expires.
+#[derive(Debug)]
+pub(crate) struct NoClock;
+
+impl Clock for NoClock {
+    fn wall(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
 /// The time of an open store: the greatest that the clock has shown since the opening, and that the manifest has.
 #[derive(Debug)]
 pub(crate) struct StoreTime {
@@ -49,6 +63,8 @@ pub(crate) struct StoreTime {
     /// What both clocks showed at the opening.
     opened: (Millis, Duration),
     latest: AtomicU64,
+    /// The latest time up to which a merge may have dropped what had expired.
+    merged: AtomicU64,
     /// Whether the store has expiring entries. It is set before the first one is visible.
     is_used: AtomicBool,
     pub(crate) default_ttl: Option<Millis>,
@@ -67,6 +83,7 @@ impl StoreTime {
             clock,
             opened,
             latest: AtomicU64::new(opened.0),
+            merged: AtomicU64::new(0),
             is_used: AtomicBool::new(false),
             default_ttl: None,
         }
@@ -92,9 +109,15 @@ impl StoreTime {
         if is_behind && !is_accepted {
             return Err(Error::ClockBehind { clock: at(shown), recorded: at(recorded) });
         }
-        self.latest.fetch_max(if is_behind { shown } else { recorded }, Ordering::Relaxed);
-        self.begin();
+        self.go_on_from(Some(if is_behind { shown } else { recorded }));
         Ok(())
+    }
+
+    pub(crate) fn go_on_from(&self, recorded: Option<Millis>) {
+        if let Some(recorded) = recorded {
+            self.latest.fetch_max(recorded, Ordering::Relaxed);
+            self.begin();
+        }
     }
 
     /// Whether the store has, or had, expiring entries.
@@ -142,7 +165,15 @@ impl StoreTime {
         self.at_least(wall);
         let (at_opening, opened) = self.opened;
         let elapsed = monotonic.saturating_sub(opened).as_millis() as Millis;
-        wall.min(at_opening.saturating_add(elapsed))
+        let over = wall.min(at_opening.saturating_add(elapsed));
+        self.merged.fetch_max(over, Ordering::AcqRel);
+        over
+    }
+
+    /// Whether a view that was loaded after this time of a reader has all that the reader sees.
+    #[inline]
+    pub(crate) fn is_enough(&self, time: Millis) -> bool {
+        !self.is_used() || (time > 0 && self.merged.load(Ordering::Acquire) <= time)
     }
 
     fn at_least(&self, wall: Millis) -> Millis {

@@ -57,6 +57,8 @@ pub struct Options {
     pub(crate) default_ttl: Option<Option<Duration>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) accept_clock: bool,
+    /// The time of a store of which this one is a copy.
+    pub(crate) time_of_another: Option<Millis>,
     pub(crate) seed: Option<u64>,
     pub(crate) file_mode: u32,
     pub(crate) vfs: Arc<dyn Vfs>,
@@ -89,6 +91,7 @@ impl Default for Options {
             default_ttl: None,
             clock: Arc::new(SystemClock::default()),
             accept_clock: false,
+            time_of_another: None,
             seed: None,
             file_mode: 0o600,
             vfs: Arc::new(RealVfs),
@@ -392,12 +395,13 @@ impl Options {
     }
 
     /// These options, for a store with the settings of another one.
-    pub(crate) fn with_settings(self, of_another: StoreSettings) -> Self {
+    pub(crate) fn with_settings(self, of_another: StoreSettings, time: Option<Millis>) -> Self {
         let StoreSettings { policy, extractor, default_ttl } = of_another;
         Self {
             filter: Some(policy.without_blocked()),
             prefix: Some(extractor),
             default_ttl: Some(default_ttl.map(Duration::from_millis)),
+            time_of_another: time,
             ..self
         }
     }
@@ -423,18 +427,14 @@ impl Options {
     }
 
     /// `over`: what expires up to this time may go, unless a snapshot needs it.
-    pub(crate) fn pick_settings(
-        &self,
-        oldest_snapshot: Option<Moment>,
-        over: Millis,
-    ) -> PickSettings {
+    pub(crate) fn pick_settings(&self, snapshots: Vec<Moment>, over: Millis) -> PickSettings {
         PickSettings {
             l0_tables: self.l0_compaction_trigger,
             l0_crowded: self.l0_stop_trigger.saturating_sub(self.l0_compaction_trigger),
             level_base_bytes: self.level_base_bytes,
             table_bytes: self.table_bytes,
-            oldest_snapshot: oldest_snapshot.map(|oldest| oldest.seq),
-            over: oldest_snapshot.map_or(over, |oldest| over.min(oldest.time)),
+            snapshots,
+            over,
         }
     }
 }

@@ -5,8 +5,7 @@
 //! space of the last level (RocksDB: "dynamic level bytes").
 
 use super::places::{Busy, Occupied, Output};
-use crate::expiry::Millis;
-use crate::key::Seq;
+use crate::expiry::{Millis, Moment};
 use crate::ledger::LEVELS;
 use crate::sstable::{FilterState, TableMeta};
 use crate::version::{LiveTable, Version, keys_within};
@@ -26,7 +25,7 @@ const HIDDEN_FRACTION: u64 = 16;
 /// writes.
 const IDLE_RATIO: u64 = 2 * LEVEL_RATIO;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct PickSettings {
     /// With this many tables, L0 is due for a compaction.
     pub(crate) l0_tables: usize,
@@ -35,14 +34,22 @@ pub(crate) struct PickSettings {
     /// The least target: a level with a lower one is not used.
     pub(crate) level_base_bytes: u64,
     pub(crate) table_bytes: u64,
-    pub(crate) oldest_snapshot: Option<Seq>,
-    /// What expired up to this time is needed by no reader.
+    /// Ascending.
+    pub(crate) snapshots: Vec<Moment>,
+    /// What expired up to this time is needed by snapshots alone.
     pub(crate) over: Millis,
 }
 
 impl PickSettings {
     fn small(&self) -> u64 {
         self.table_bytes / SMALL_FRACTION
+    }
+
+    /// The time up to which no reader needs what has expired in a table: the first snapshot that sees entries of it
+    /// has the earliest time.
+    fn over_in(&self, table: &TableMeta) -> Millis {
+        let older = self.snapshots.partition_point(|snapshot| snapshot.seq < table.min_seq);
+        self.snapshots.get(older).map_or(self.over, |first| self.over.min(first.time))
     }
 }
 
@@ -143,7 +150,10 @@ fn pick_expired(
     busy: &Busy,
 ) -> Option<Compaction> {
     let is_due = |live: &LiveTable| {
-        live.table.meta().expiries.is_some_and(|expiries| expiries.quarter() <= settings.over)
+        live.table
+            .meta()
+            .expiries
+            .is_some_and(|expiries| expiries.quarter() <= settings.over_in(live.table.meta()))
     };
     version.tables().filter(|(_, live)| is_due(live)).find_map(|(level, live)| match level {
         LAST => rewrite(live, busy),
@@ -157,7 +167,8 @@ fn pick_over(version: &Version, settings: &PickSettings, busy: &Busy) -> Option<
     let mut older: Vec<&TableMeta> = Vec::new();
     for (level, live) in version.tables().collect::<Vec<_>>().into_iter().rev() {
         let meta = live.table.meta();
-        let is_over = meta.expiries.is_some_and(|expiries| expiries.all() <= settings.over);
+        let is_over =
+            meta.expiries.is_some_and(|expiries| expiries.all() <= settings.over_in(meta));
         if is_over && is_free(live, busy) && !older.iter().any(|other| meta.overlaps_table(other)) {
             inputs.push((level, live.clone()));
         } else {
@@ -195,7 +206,7 @@ fn pick_hidden(version: &Version, settings: &PickSettings, busy: &Busy) -> Optio
 /// Rewrites a table of the last level, once no snapshot needs its tombstones and hidden entries.
 fn rewrite_last(live: &LiveTable, settings: &PickSettings, busy: &Busy) -> Option<Compaction> {
     let max_seq = live.table.meta().max_seq;
-    let kept = settings.oldest_snapshot.is_some_and(|oldest| oldest < max_seq);
+    let kept = settings.snapshots.first().is_some_and(|oldest| oldest.seq < max_seq);
     if kept { None } else { rewrite(live, busy) }
 }
 
@@ -503,7 +514,7 @@ mod tests {
             l0_crowded: 20,
             level_base_bytes: 100,
             table_bytes: 10,
-            oldest_snapshot: None,
+            snapshots: Vec::new(),
             over: 0,
         };
         let shares = |last| targets(last, &settings);

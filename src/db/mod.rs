@@ -137,6 +137,14 @@ impl Db {
         self.inner()?.at_one_moment(None, read)
     }
 
+    #[inline]
+    fn lookup<T>(
+        &self,
+        read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.inner()?.lookup(read)
+    }
+
     fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Scan> {
         let inner = self.inner()?;
         Ok(inner.scan(None, bounds, inner.health.directory_lock()?))

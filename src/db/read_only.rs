@@ -159,6 +159,13 @@ impl ReadOnlyDb {
         self.0.loaded.load().at_one_moment(None, read)
     }
 
+    pub(super) fn lookup<T>(
+        &self,
+        read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.0.loaded.load().lookup(read)
+    }
+
     pub(super) fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Scan> {
         let loaded = self.0.loaded.load();
         loaded.scan(loaded.now(), bounds)

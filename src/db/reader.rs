@@ -94,7 +94,7 @@ macro_rules! implement_reader {
         impl Reader for $store {
             #[inline]
             fn get(&self, key: &[u8]) -> Result<Option<Value>> {
-                self.at(|lookups, view, when| lookups.get(view, when, key, &mut ()))
+                self.lookup(|lookups, view, when| lookups.get(view, when, key, &mut ()))
             }
 
             fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
@@ -102,11 +102,11 @@ macro_rules! implement_reader {
             }
 
             fn explain(&self, key: &[u8]) -> Result<Explanation> {
-                self.at(|lookups, view, when| lookups.explain(view, when, key))
+                self.lookup(|lookups, view, when| lookups.explain(view, when, key))
             }
 
             fn may_contain(&self, key: &[u8]) -> Result<Membership> {
-                self.at(|lookups, view, when| Ok(lookups.may_contain(view, when, key)))
+                self.lookup(|lookups, view, when| Ok(lookups.may_contain(view, when, key)))
             }
 
             fn approximate_len(&self, bounds: &dyn KeyRange) -> Result<u64> {

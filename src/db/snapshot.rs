@@ -85,6 +85,14 @@ impl Snapshot {
         }
     }
 
+    #[inline]
+    pub(super) fn lookup<T>(
+        &self,
+        read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.at(read)
+    }
+
     pub(super) fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Scan> {
         match &self.0 {
             Source::Open(open) => {
@@ -110,7 +118,9 @@ impl Drop for Registered {
         if self.inner.env.birth.is_this_process() {
             self.inner.sequences.release_snapshot(self.moment.seq);
             // A compaction may be due now that drops entries of a table, if the snapshot kept any there.
-            if self.inner.views.load().version.newest() > self.moment.seq {
+            // Or entries that have expired since.
+            let has_older = self.inner.views.load().version.newest() > self.moment.seq;
+            if has_older || self.moment.time > 0 {
                 self.inner.scheduler.wake_waiters();
             }
         }

@@ -14,7 +14,7 @@ use crate::engine::commit_queue::Durability;
 use crate::engine::read_set::ReadSet;
 use crate::engine::scan::Range;
 use crate::error::{Error, Result};
-use crate::expiry::{Expiry, Moment, Stored, stored};
+use crate::expiry::{Expiry, Millis, Moment, Stored, stored};
 use crate::iter::Direction;
 use crate::key::EntryKind;
 use crate::key_range::{KeyBounds, KeyPrefix, KeyRange, borrowed};
@@ -62,6 +62,8 @@ const FREE_CONFLICTS: u32 = 2;
 /// Reads fail as those of [`Db`], and with [`Error::TransactionTooLarge`].
 pub struct Transaction {
     snapshot: Snapshot,
+    /// The time of its own changes, also if the store has no expiring entries yet.
+    time: Millis,
     /// `None` for a deleted key.
     changes: BTreeMap<Value, Stored>,
     reads: Mutex<Reads>,
@@ -87,8 +89,12 @@ impl fmt::Debug for Transaction {
 impl Db {
     /// Begins a [`Transaction`]. No I/O.
     pub fn transaction(&self) -> Transaction {
+        let time = self.0.inner.env.time.now();
+        let snapshot = self.snapshot();
+        let time = snapshot.source().map_or(time, |(_, moment)| moment.time.max(time));
         Transaction {
-            snapshot: self.snapshot(),
+            snapshot,
+            time,
             changes: BTreeMap::new(),
             reads: Mutex::default(),
             limit: self.0.inner.options.transaction_bytes,
@@ -301,8 +307,7 @@ impl Transaction {
 
     /// What a change of its own gives a key, at the time of the snapshot.
     fn value_of(&self, own: &Stored) -> Option<Value> {
-        let time = self.snapshot.source().map_or(0, |(_, moment)| moment.time);
-        own.clone().value_at(time)
+        own.clone().value_at(self.time)
     }
 
     /// Changes what was read, unless it is too large already.

@@ -1,10 +1,14 @@
 //! The lookups of an open store.
 
+use std::sync::Arc;
+
 use super::inner::DbInner;
 use crate::error::Result;
-use crate::expiry::{Millis, Moment, NEVER};
+use crate::expiry::{Millis, Moment, NEVER, Stored};
+use crate::filter::LookupKey;
 use crate::key::Seq;
 use crate::lookup::{Lookups, Now, When};
+use crate::sync::sync_point;
 use crate::value::Value;
 use crate::view::ReadView;
 
@@ -50,11 +54,39 @@ impl DbInner {
         snapshot: Option<Moment>,
         read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
     ) -> Result<T> {
+        match snapshot {
+            Some(moment) => read(self.lookups(), &self.views.load(), &When::At(moment)),
+            None => {
+                let (view, moment) = self.present();
+                read(self.lookups(), &view, &When::At(moment))
+            }
+        }
+    }
+
+    /// Looks one key up. Only a lookup that finds an entry needs a moment.
+    #[inline]
+    pub(crate) fn lookup<T>(
+        &self,
+        read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
+    ) -> Result<T> {
         // The view before the moment: newer views may lack entries that an older moment needs, because a compaction
         // dropped them.
         let view = self.views.load();
-        let when = snapshot.map_or_else(|| When::now(self), When::At);
-        read(self.lookups(), &view, &when)
+        read(self.lookups(), &view, &When::now(self))
+    }
+
+    /// The present moment, and a view that has all that its readers see. The time before the view: what was written
+    /// before that time is in the view. The view before the number, as for a lookup.
+    pub(crate) fn present(&self) -> (Arc<ReadView>, Moment) {
+        loop {
+            let time = self.env.time.of_readers();
+            sync_point("between the time of a reader and its view");
+            let (view, seq) = (self.views.load_full(), self.sequences.newest());
+            // The first expiring entry may be visible since, or a merge may have dropped what this reader would see.
+            if self.env.time.is_enough(time) {
+                return (view, Moment { seq, time });
+            }
+        }
     }
 
     /// The time up to which expired entries may go, and the snapshots that need some of them: in this order, so that
@@ -66,8 +98,7 @@ impl DbInner {
 }
 
 impl Now for DbInner {
-    /// The time before the number: what is written at that time or later may renew a key, and a reader that sees the
-    /// key expired then sees that, too.
+    /// The time before the number: a snapshot sees what was written before its time.
     fn now(&self) -> Moment {
         let seq = self.sequences.newest();
         // Set before the first entry with an expiry is visible.
@@ -76,5 +107,21 @@ impl Now for DbInner {
         }
         let time = self.env.time.now();
         Moment { seq: self.sequences.newest(), time }
+    }
+
+    /// The view of a lookup is older than its time. What was written between is in the memtables, unless it was flushed.
+    fn renewed(&self, key: &[u8], seen: &ReadView, moment: Moment) -> Result<Option<Stored>> {
+        let (view, seq) = (self.views.load(), self.sequences.newest());
+        let since = seen.memtable.first().min(moment.seq + 1);
+        if view.memtables().all(|memtable| memtable.first() > since) {
+            let when = When::At(Moment { seq, time: moment.time });
+            return self.lookups().find(&view, &when, key, &mut (), |stored| stored);
+        }
+        let lookup_key = LookupKey::new(key, &self.env.hash_key, view.memtable.hash_function());
+        let mut newest = view
+            .memtables()
+            .filter(|memtable| memtable.may_contain(&lookup_key))
+            .filter_map(|memtable| memtable.get(key, seq));
+        Ok(newest.next())
     }
 }

@@ -13,7 +13,7 @@ use crate::fork::Birth;
 use crate::iter::{Cursor, Direction, MergeCursor};
 use crate::key_range::{KeyBounds, borrowed};
 use crate::ledger::Activity;
-use crate::lookup::{Lookups, Now};
+use crate::lookup::Lookups;
 use crate::memtable::MemtableCursor;
 use crate::sstable::{ReadPlan, TableEnv};
 use crate::value::Value;
@@ -77,9 +77,10 @@ impl DbInner {
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
         lock: Arc<dyn FileLock>,
     ) -> Scan {
-        // The view before the moment, as in lookups.
-        let view = self.views.load_full();
-        let moment = snapshot.unwrap_or_else(|| self.now());
+        let (view, moment) = match snapshot {
+            Some(moment) => (self.views.load_full(), moment),
+            None => self.present(),
+        };
         let extractor = self.filters.extractor();
         let scan = Scan::new(&self.env, self.lookups(), extractor, view, moment, bounds);
         let sealer = snapshot.is_none().then(|| Arc::clone(&self.scheduler));

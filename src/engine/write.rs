@@ -9,7 +9,7 @@ use super::group_writes::{GroupWrites, State};
 use super::inner::DbInner;
 use crate::batch::{Batch, Encoded, for_each_entry};
 use crate::error::{Error, Result};
-use crate::expiry::Millis;
+use crate::expiry::is_over;
 use crate::key::Seq;
 use crate::ledger::Activity;
 use crate::memtable::{Memtable, MemtableFilter};
@@ -44,27 +44,12 @@ impl DbInner {
     #[inline]
     pub(crate) fn encode(&self, mut batch: Batch) -> Result<Encoded> {
         if batch.has_expiries() || self.env.time.default_ttl.is_some() {
-            self.set_expiries(&mut batch)?;
+            batch.check()?;
+            if batch.set_expiries(self.env.time.default_expiry()) {
+                self.begin_expiry()?;
+            }
         }
         batch.into_encoded()
-    }
-
-    #[inline(never)]
-    fn set_expiries(&self, batch: &mut Batch) -> Result<()> {
-        let time = &self.env.time;
-        let expiries = batch.set_expiries(time.default_expiry());
-        if !expiries.is_empty() {
-            self.begin_expiry()?;
-        }
-        self.count_expired(&expiries);
-        Ok(())
-    }
-
-    /// Counts the entries among new ones that have expired already.
-    pub(super) fn count_expired(&self, expiries: &[Millis]) {
-        let now = self.env.time.now();
-        let expired_writes = expiries.iter().filter(|&&expiry| expiry <= now).count() as u64;
-        self.env.ledger.count(Activity { expired_writes, ..Activity::default() });
     }
 
     #[inline]
@@ -101,12 +86,19 @@ impl DbInner {
         }
         let first = writer.next_seq;
         let mut seq = first;
+        let (mut expired_writes, time) = (0, self.env.time.of_readers());
         for (ops, entries) in writes.iter() {
             // `None` is impossible: `Batch` encoded these bytes.
-            for_each_entry(ops, seq, |entry| view.memtable.insert(entry));
+            for_each_entry(ops, seq, |entry| {
+                expired_writes += u64::from(is_over(entry.expiry(), time));
+                view.memtable.insert(entry);
+            });
             seq += entries;
         }
         writer.next_seq = seq;
+        if expired_writes > 0 {
+            self.env.ledger.count(Activity { expired_writes, ..Activity::default() });
+        }
         self.sequences.publish(seq - 1);
         if self.commits.validations() > writes.validated {
             writer.recent.push(first, writes.iter().map(|(ops, _)| ops));

@@ -10,6 +10,7 @@ use std::cell::OnceCell;
 
 use crate::error::Result;
 use crate::expiry::{Moment, Stored};
+use crate::key::EntryKind;
 use crate::ledger::{Explanation, Step};
 use crate::sstable::TableEnv;
 use crate::value::Value;
@@ -51,6 +52,11 @@ pub enum Membership {
 /// A store that has a present moment.
 pub(crate) trait Now {
     fn now(&self) -> Moment;
+
+    /// The newest entry of a key whose entry in the view has expired at this moment, if there may be a newer one.
+    fn renewed(&self, _: &[u8], _: &ReadView, _: Moment) -> Result<Option<Stored>> {
+        Ok(None)
+    }
 }
 
 /// The moment of lookups.
@@ -74,6 +80,14 @@ impl<'a> When<'a> {
             Self::Now(store, moment) => *moment.get_or_init(|| store.now()),
         }
     }
+
+    /// See [`Now::renewed`].
+    fn renewed(&self, key: &[u8], view: &ReadView) -> Result<Option<Stored>> {
+        match self {
+            Self::At(_) => Ok(None),
+            Self::Now(store, _) => store.renewed(key, view, self.moment()),
+        }
+    }
 }
 
 /// Lookups in a view.
@@ -93,7 +107,20 @@ impl Lookups<'_> {
         key: &[u8],
         trace: &mut impl Trace,
     ) -> Result<Option<Value>> {
-        Search::new(self, view, when, key).find(trace, Stored::into_value)
+        self.find(view, when, key, trace, Stored::into_value)
+    }
+
+    /// As `get`; what `take` makes of the entry.
+    #[inline]
+    pub(crate) fn find<T>(
+        self,
+        view: &ReadView,
+        when: &When<'_>,
+        key: &[u8],
+        trace: &mut impl Trace,
+        take: impl Fn(Stored) -> T,
+    ) -> Result<Option<T>> {
+        Search::new(self, view, when, key).find(trace, take)
     }
 
     /// See [`Db::explain`](crate::Db::explain).
@@ -117,8 +144,6 @@ impl Lookups<'_> {
         keys: &[K],
         take: impl Fn(Stored) -> T + Copy,
     ) -> Result<Vec<Option<T>>> {
-        // All keys at one moment: before the first filter, which may deny what is written later.
-        let when = &When::At(when.moment());
         // With a large L0, one key alone has enough filters to prefetch.
         let at_once = if view.version.level(0).len() < IN_FLIGHT / 2 { IN_FLIGHT } else { 1 };
         let mut values = Vec::with_capacity(keys.len());
@@ -140,12 +165,12 @@ impl Lookups<'_> {
         Ok(values)
     }
 
-    /// See [`Db::may_contain`](crate::Db::may_contain). A tombstone or expired entry in a memtable is a "no",
-    /// in a table a "maybe": filters contain their keys. Counts nothing.
+    /// See [`Db::may_contain`](crate::Db::may_contain). A tombstone in a memtable is a "no". A tombstone in a
+    /// table is a "maybe": filters contain the keys of tombstones. So is an expired entry. Counts nothing.
     pub(crate) fn may_contain(self, view: &ReadView, when: &When<'_>, key: &[u8]) -> Membership {
         let search = Search::new(self, view, when, key);
         let may = match search.in_memtables(&mut Passed::default(), &mut ()) {
-            Some(stored) => stored.value_at(when.moment().time).is_some(),
+            Some(stored) => stored.kind != EntryKind::Delete,
             None => search.next_maybe(0).is_some(),
         };
         if may { Membership::Maybe } else { Membership::No }

@@ -264,6 +264,13 @@ impl<'a> Search<'a> {
         stored.kind == EntryKind::Put || stored.is_value_at(self.when.moment().time)
     }
 
+    /// The newer entry that gives the key of an expired one a value.
+    #[cold]
+    fn renewed(&self) -> Result<Found> {
+        let newer = self.when.renewed(self.key.bytes(), self.view)?;
+        Ok(newer.filter(|stored| self.is_value(stored)))
+    }
+
     #[inline(never)]
     fn end<T>(
         &self,
@@ -274,6 +281,9 @@ impl<'a> Search<'a> {
     ) -> Result<Option<T>> {
         let found = match found {
             Ok(Some(stored)) if self.is_value(&stored) => Ok(Some(take(stored))),
+            Ok(Some(stored)) if stored.kind == EntryKind::Expiring => {
+                self.renewed().map(|newer| newer.map(take))
+            }
             Ok(_) => Ok(None),
             Err(error) => Err(error),
         };

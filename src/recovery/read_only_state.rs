@@ -151,8 +151,16 @@ impl ReadOnlyState {
         read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
     ) -> Result<T> {
         self.env.birth.check()?;
-        let when = snapshot.map_or_else(|| When::now(self), When::At);
-        read(self.lookups(), &self.view, &when)
+        let moment = snapshot.unwrap_or_else(|| self.now());
+        read(self.lookups(), &self.view, &When::At(moment))
+    }
+
+    pub(crate) fn lookup<T>(
+        &self,
+        read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.env.birth.check()?;
+        read(self.lookups(), &self.view, &When::now(self))
     }
 
     pub(crate) fn scan(

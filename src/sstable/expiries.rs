@@ -152,7 +152,8 @@ mod tests {
             Expiries { earliest: 50, parts: [50, 50, 50, 50, NEVER, NEVER, NEVER, NEVER] }
         );
         assert_eq!((some.quarter(), some.all()), (50, NEVER));
-        assert_eq!([49, 50, NEVER - 1].map(|time| some.share_over(time)), [0.0, 0.5, 0.5]);
+        let eighths = |time| (8.0 * some.share_over(time)).round() as u64;
+        assert_eq!([49, 50, NEVER - 1].map(eighths), [0, 4, 4]);
         let few = of(&[(Some(50), 1), (None, 1000)]).expect("an expiring entry");
         assert_eq!(few, Expiries { earliest: 50, parts: [NEVER; 8] });
         let mut counts = ExpiryCounts::default();

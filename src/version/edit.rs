@@ -317,6 +317,7 @@ impl TableSet {
                 && meta.index_offset < meta.size
                 && meta.filter.generation <= MAX_FOUND_NUMBER
                 && meta.id < self.next_file
+                && (meta.expiries.is_none() || self.time.is_some())
                 && meta.number().is_none_or(|number| {
                     number > 0
                         && number == meta.min_seq

@@ -19,6 +19,7 @@ mod crafted_keys;
 mod damaged_tables;
 mod directories;
 mod events;
+mod expiry;
 mod expiry_window;
 mod filters_never_deny;
 mod fixture_store;

@@ -33,8 +33,8 @@ pub(super) fn picked(db: &DbInner, view: &ReadView, state: &State, due: Due) -> 
     if !db.compacts_by_itself() || is_held || state.stop {
         return None;
     }
-    let over = db.env.time.for_merges();
-    let settings = db.options.pick_settings(db.sequences.oldest_snapshot(), over);
+    let (over, snapshots) = db.reclaimable();
+    let settings = db.options.pick_settings(snapshots, over);
     match due {
         Due::Now => pick(&view.version, &settings, &state.busy),
         Due::Idle => pick_idle(&view.version, &settings, &state.busy),
@@ -81,7 +81,7 @@ pub(super) fn compact_everything(db: &DbInner) -> Result<()> {
         db.check_writable()?;
         // Other threads begin no merge while this one waits, so L0 could fill up.
         let version = Arc::clone(&db.views.load().version);
-        let settings = db.options.pick_settings(None, 0);
+        let settings = db.options.pick_settings(Vec::new(), 0);
         let within = pick_within_l0(&version, &settings, &state.busy);
         let Some(compaction) = within.filter(|_| !state.is_held()) else {
             state = db.scheduler.changed.wait(state);

@@ -79,6 +79,10 @@ fn is_settled(db: &DbInner) -> Result<bool> {
             continue;
         }
         state.check(Task::Compaction)?;
+        if due {
+            // The thread may not know: time has passed.
+            scheduler.changed.notify_all();
+        }
         state = scheduler.changed.wait(state);
     }
 }

@@ -37,6 +37,7 @@ use self::merge::{Change, Merge};
 use self::salvage::{LostEntries, SalvageCursor};
 use self::uncertain::UncertainRanges;
 use crate::batch::Batch;
+use crate::clock::NoClock;
 use crate::db::Db;
 use crate::directory::staged::{self, Staged};
 use crate::directory::{Listing, not_a_store, open_locked, open_to_read, origin};
@@ -183,10 +184,10 @@ impl<'a> Salvage<'a> {
         }
         let listing = &listing;
         let set = manifest::tables_in_force(dir, store, listing, &mut found.losses)?;
-        let mut options = Options::new().vfs(Arc::clone(vfs));
+        let mut options = Options::new().vfs(Arc::clone(vfs)).clock(Arc::new(NoClock));
         if let Some(set) = &set {
             found.policy_known = true;
-            options = options.with_settings(set.settings);
+            options = options.with_settings(set.settings, set.time);
         }
         let mut salvage = Self { options, merge: Merge::default(), found, dir };
         let reached = salvage.read_logs(store, set.as_ref(), listing)?;
