@@ -40,6 +40,7 @@
 //!   [`Batch`] makes several changes at once; a [`Db::snapshot`] reads the store as it was at one moment.
 //! * [`Db::insert_if_absent`], [`Db::insert_many_if_absent`], [`Db::compare_and_swap`], [`Batch::require`]: one of many
 //!   threads wins.
+//! * [`Db::put_with_expiry`] and [`Options::default_ttl`]: keys that expire.
 //! * [`Db::transact`] runs a [`Transaction`]: reads and changes of several keys and ranges take effect at one moment.
 //! * [`Db::checkpoint`] makes a backup, [`verify`] checks a store, [`repair`] salvages a damaged one.
 //! * [`Options::open_read_only`] reads without a change, also beside a writing process.
