@@ -291,6 +291,7 @@ impl<K: AsRef<[u8]>, V: AsRef<[u8]>> FromIterator<(K, V)> for Batch {
 
 /// Passes each entry of an encoded batch to `apply`. The first entry has the sequence number `seq`. Returns
 /// the number of entries; `None` if the bytes are no batch.
+#[inline]
 pub(crate) fn for_each_entry<'a>(
     ops: &'a [u8],
     seq: Seq,

@@ -13,7 +13,7 @@ pub(crate) const LATEST: Millis = 253_402_300_799_999;
 /// So far may the clock be behind the time that the store recorded.
 const TOLERANCE: Duration = Duration::from_secs(3600);
 
-/// Where a store takes its time from: see [`Options::clock`].
+/// Where a store takes its time from: see [`Options::clock`](crate::Options::clock).
 pub trait Clock: fmt::Debug + Send + Sync {
     /// The wall clock. It may jump.
     fn wall(&self) -> SystemTime;

@@ -375,7 +375,8 @@ impl Db {
             None => batch.delete(key),
         };
         let inner = self.inner()?;
-        let failed = inner.write_if(inner.encode(batch)?, durability)?;
+        inner.set_expiries(&mut batch)?;
+        let failed = inner.write_if(batch.into_encoded()?, durability)?;
         Ok(failed.is_none())
     }
 

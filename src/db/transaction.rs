@@ -291,13 +291,10 @@ impl Transaction {
                 reads.set.insert((Bound::Unbounded, Bound::Unbounded)); // a range was forgotten
             }
         })?;
+        let mut batch = batch_of(&self.changes);
+        inner.set_expiries(&mut batch)?;
         let reads = std::mem::take(&mut *self.reads.lock());
-        inner.write_if_unchanged(
-            &inner.encode(batch_of(&self.changes))?,
-            reads.set,
-            seq,
-            durability,
-        )
+        inner.write_if_unchanged(&batch.into_encoded()?, reads.set, seq, durability)
     }
 
     /// The changes as a batch, sorted by key. Its write never conflicts: for a program with one writer.

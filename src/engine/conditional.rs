@@ -21,11 +21,12 @@ impl DbInner {
     /// each pair whether it was inserted.
     pub(crate) fn insert_each_absent(
         &self,
-        pairs: Batch,
+        mut pairs: Batch,
         durability: Durability,
     ) -> Result<Vec<bool>> {
         self.check_writable()?;
-        let pairs = self.encode(pairs)?;
+        self.set_expiries(&mut pairs)?;
+        let pairs = pairs.into_encoded()?;
         let pairs: Vec<EntryRef<'_>> = entries(&pairs.ops).collect();
         let keys: Vec<&[u8]> = pairs.iter().map(|entry| entry.key).collect();
         loop {

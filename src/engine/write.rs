@@ -7,7 +7,7 @@ use super::background::{Task, compact_while_due, flush_all_sealed, wait_while};
 use super::commit_queue::{Commit, Durability, Request, Writer};
 use super::group_writes::{GroupWrites, State};
 use super::inner::DbInner;
-use crate::batch::{Batch, Encoded, for_each_entry};
+use crate::batch::{Batch, Encoded, entries, for_each_entry};
 use crate::error::{Error, Result};
 use crate::expiry::is_over;
 use crate::key::Seq;
@@ -25,9 +25,10 @@ const SLOW_BYTES_PER_SECOND: u64 = 16 << 20;
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
 impl DbInner {
-    pub(crate) fn write(&self, batch: Batch, durability: Durability) -> Result<()> {
+    pub(crate) fn write(&self, mut batch: Batch, durability: Durability) -> Result<()> {
         self.check_writable()?;
-        let batch = self.encode(batch)?;
+        self.set_expiries(&mut batch)?;
+        let batch = batch.into_encoded()?;
         if !batch.requirements.is_empty() {
             let failed = self.write_if(batch, durability)?;
             return failed.map_or(Ok(()), |key| Err(Error::ConditionFailed { key }));
@@ -40,16 +41,16 @@ impl DbInner {
         self.submit(request)
     }
 
-    /// The batch as it is written.
+    /// Gives the entries of a batch the expiries with which they are written.
     #[inline]
-    pub(crate) fn encode(&self, mut batch: Batch) -> Result<Encoded> {
+    pub(crate) fn set_expiries(&self, batch: &mut Batch) -> Result<()> {
         if batch.has_expiries() || self.env.time.default_ttl.is_some() {
             batch.check()?;
             if batch.set_expiries(self.env.time.default_expiry()) {
                 self.begin_expiry()?;
             }
         }
-        batch.into_encoded()
+        Ok(())
     }
 
     #[inline]
@@ -86,18 +87,14 @@ impl DbInner {
         }
         let first = writer.next_seq;
         let mut seq = first;
-        let (mut expired_writes, time) = (0, self.env.time.of_readers());
         for (ops, entries) in writes.iter() {
             // `None` is impossible: `Batch` encoded these bytes.
-            for_each_entry(ops, seq, |entry| {
-                expired_writes += u64::from(is_over(entry.expiry(), time));
-                view.memtable.insert(entry);
-            });
+            for_each_entry(ops, seq, |entry| view.memtable.insert(entry));
             seq += entries;
         }
         writer.next_seq = seq;
-        if expired_writes > 0 {
-            self.env.ledger.count(Activity { expired_writes, ..Activity::default() });
+        if self.env.time.is_used() {
+            self.count_expired(&writes);
         }
         self.sequences.publish(seq - 1);
         if self.commits.validations() > writes.validated {
@@ -106,6 +103,15 @@ impl DbInner {
             writer.recent.clear();
         }
         Ok(())
+    }
+
+    /// Counts the entries that have expired when they are written.
+    #[inline(never)]
+    fn count_expired(&self, writes: &GroupWrites<'_>) {
+        let time = self.env.time.now();
+        let written = writes.iter().flat_map(|(ops, _)| entries(ops));
+        let expired_writes = written.filter(|entry| is_over(entry.expiry(), time)).count() as u64;
+        self.env.ledger.count(Activity { expired_writes, ..Activity::default() });
     }
 
     /// Makes all entries that were appended before the call durable. The writer's lock is held only to begin.
