@@ -191,6 +191,7 @@ pub(crate) fn at(time: Millis) -> SystemTime {
     SystemTime::UNIX_EPOCH.checked_add(since_1970).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
+/// At least 1: the time 0 is that of a store without expiring entries.
 fn wall(clock: &dyn Clock) -> Millis {
-    (since_1970(clock.wall()).as_millis() as Millis).min(LATEST)
+    (since_1970(clock.wall()).as_millis() as Millis).clamp(1, LATEST)
 }

@@ -47,7 +47,8 @@ impl Db {
             .ingest(pairs.into_iter().map(|pair| pair.map(|(key, value)| (key, value, None))))
     }
 
-    /// As [`ingest`](Self::ingest), of keys with an expiry of their own.
+    /// As [`ingest`](Self::ingest), of keys with an expiry of their own: see [`Db::put_with_expiry`]. (A
+    /// [default](crate::Options::default_ttl) counts from when the iterator yields a pair.)
     ///
     /// # Errors
     /// As [`ingest`](Self::ingest).

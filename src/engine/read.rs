@@ -109,7 +109,8 @@ impl Now for DbInner {
         Moment { seq: self.sequences.newest(), time }
     }
 
-    /// The view of a lookup is older than its time. What was written between is in the memtables, unless it was flushed.
+    /// The view of a lookup is older than its time. What was written between is in the memtables, unless it was flushed:
+    /// then another lookup, which counts, too.
     fn renewed(&self, key: &[u8], seen: &ReadView, moment: Moment) -> Result<Option<Stored>> {
         let (view, seq) = (self.views.load(), self.sequences.newest());
         let since = seen.memtable.first().min(moment.seq + 1);

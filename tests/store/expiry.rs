@@ -281,6 +281,30 @@ fn a_clock_that_is_far_behind_is_an_error_that_names_both_times() {
 }
 
 #[test]
+fn a_clock_at_the_end_of_time_or_before_its_beginning_is_a_clock() {
+    for shown in [Duration::ZERO, S, Duration::from_secs(1 << 40)] {
+        let (dir, clock) = (common::tempdir(), clock());
+        clock.jump(shown);
+        let path = dir.path().join("store");
+        for _ in 0..2 {
+            let db = options(&clock).open(&path).unwrap();
+            db.put_with_expiry(
+                "never over",
+                "",
+                Expiry::At(SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 41)),
+            )
+            .unwrap();
+            db.put_with_expiry("over", "", SystemTime::UNIX_EPOCH).unwrap();
+            assert_eq!(db.get_many(&["never over", "over"]).unwrap()[1], None);
+            assert_eq!((db.iter().count(), db.snapshot().iter().count()), (1, 1));
+            db.compact().unwrap();
+            db.close().unwrap();
+        }
+        repair(&path, dir.path().join("repaired"), Uncertain::Accept).unwrap();
+    }
+}
+
+#[test]
 fn what_hides_nothing_goes_and_what_hides_something_becomes_a_tombstone() {
     let (_dir, clock, db) = store();
     db.put("hidden", "old").unwrap();
