@@ -141,7 +141,9 @@ fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
         ] {
             known.push(forge(fields));
         }
-        for fields in [&[1, 1][..], &[3, 1, 2, 0], &[2, 4, 0], &[4, 4, 2, 3, 4], &[0xff; 9], &[0x7f, 1, 0]] {
+        for fields in
+            [&[1, 1][..], &[3, 1, 2, 0], &[2, 4, 0], &[4, 4, 2, 3, 4], &[0xff; 9], &[0x7f, 1, 0]]
+        {
             others.push(forge(fields));
         }
         // Hidden bytes and prefixes: hidden bytes of 0, too short, and more than 16 prefixes of a key.
