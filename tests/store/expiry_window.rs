@@ -4,37 +4,24 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::scope;
 use std::time::{Duration, Instant, SystemTime};
 
-use criba::{Clock, Options};
+use criba::Options;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::common;
+use crate::common::{self, ManualClock};
 
 const HOUR: u64 = 3600;
 const YEAR: u64 = 365 * 24 * HOUR;
 /// A sample is taken at each of so many seconds.
 const SAMPLE: u64 = 10;
 
-/// The seconds since an arbitrary moment.
-#[derive(Debug, Default)]
-struct SimClock(AtomicU64);
+const BEGIN: Duration = Duration::from_secs(1_700_000_000);
 
 fn at(second: u64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + second)
-}
-
-impl Clock for SimClock {
-    fn wall(&self) -> SystemTime {
-        at(self.0.load(Ordering::Relaxed))
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_secs(self.0.load(Ordering::Relaxed))
-    }
+    SystemTime::UNIX_EPOCH + BEGIN + Duration::from_secs(second)
 }
 
 /// Sizes for a window of some megabytes, so that it has three levels.
@@ -116,15 +103,15 @@ fn compacted(hashed: bool) -> f64 {
 /// Runs a stream, and takes samples once the shortest time to live is over.
 fn run(stream: Stream) -> Figures {
     let per_byte = compacted(stream.hashed);
-    let (dir, clock) = (common::tempdir(), Arc::new(SimClock::default()));
-    let db = options().clock(Arc::<SimClock>::clone(&clock)).open(dir.path()).unwrap();
+    let (dir, clock) = (common::tempdir(), Arc::new(ManualClock::at(BEGIN)));
+    let db = options().clock(Arc::clone(&clock) as _).open(dir.path()).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(48);
     // For each time to live: the end, number and bytes of live keys.
     let mut live: Vec<VecDeque<(u64, u64, usize)>> = vec![VecDeque::new(); stream.ttls.len()];
     let (mut next, mut live_bytes) = (0, 0);
     let mut figures = Figures::default();
     for second in 0..stream.seconds + stream.quiet {
-        clock.0.store(second, Ordering::Relaxed);
+        clock.advance(Duration::from_secs(u64::from(second > 0)));
         for live in &mut live {
             while live.front().is_some_and(|(end, ..)| *end <= second) {
                 let (_, number, bytes) = live.pop_front().unwrap();
