@@ -120,6 +120,16 @@ fn forged_expiries_are_refused_or_what_they_say() {
             forge(&expiry.to_le_bytes());
         }
     }
+    // Without any other expiry in the log.
+    for expiry in [0, 1, u64::MAX - 1, u64::MAX] {
+        let change = [&[3, 3][..], b"key", &[8], &u64::to_le_bytes(expiry)].concat();
+        let mut log = sound.clone();
+        for frame in &mut log.frames {
+            frame.payload = change.repeat(3);
+            frame.length = frame.payload.len() as u16;
+        }
+        whole.push((format!("all changes expire at {expiry}"), log));
+    }
     sweep_all("changes without an expiry", &cases(short), |_, outcome| outcome == Outcome::Refused);
     sweep_all("expiries in logs forged", &cases(whole), |_, outcome| {
         // What has expired is as if the record was not there.
