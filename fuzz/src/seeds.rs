@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use criba::parsers::{LogWriter, Recorded, batch_bytes, read_current};
 use criba::vfs::{FileKind, SimDisk, SimVfs, Vfs};
-use criba::{Batch, Clock, Db, Error, Expiry, FilterKind, FilterPolicy};
+use criba::{Batch, Clock, Db, Error, Expiry, FilterKind, FilterPolicy, Options};
 use criba_filter::{Bloom, FilterSize, Hashing, ScalableBloom, ShardedBloom, StaticFilter};
 
 use crate::replay::corpus_dir;
@@ -125,10 +125,8 @@ fn manifests() {
     ingest(&db);
     keep("manifest", "edit-ingested", last_edit(&edits()));
 
-    // The first entry that expires begins another manifest.
     let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new());
-    let options = options().clock(Arc::new(StandingClock)).default_ttl(Duration::from_secs(60));
-    let db = options.vfs(Arc::clone(&vfs)).open(DIR).expect("a new store");
+    let db = expiring_options().vfs(Arc::clone(&vfs)).open(DIR).expect("a new store");
     put_expiring(&db);
     db.flush().expect("a disk in memory");
     let edits = read(vfs.as_ref(), &manifest::name(current(&vfs)));
@@ -148,6 +146,11 @@ impl Clock for StandingClock {
     fn monotonic(&self) -> Duration {
         Duration::ZERO
     }
+}
+
+/// A store has expiring entries from its first manifest on if they expire by default.
+fn expiring_options() -> Options {
+    options().clock(Arc::new(StandingClock)).default_ttl(Duration::from_secs(60))
 }
 
 /// Some keys expire, at a few times.
@@ -186,8 +189,12 @@ fn last_edit(manifest: &[u8]) -> &[u8] {
 
 /// The bytes of a table and of its filter block, from a store with this policy.
 fn table_of(policy: FilterPolicy, fill: impl FnOnce(&Db)) -> (Vec<u8>, Vec<u8>) {
+    table_in(options().filter(policy), fill)
+}
+
+fn table_in(options: Options, fill: impl FnOnce(&Db)) -> (Vec<u8>, Vec<u8>) {
     let vfs = SimVfs::new();
-    let db = options().filter(policy).vfs(Arc::new(vfs.clone())).open(DIR).expect("a new store");
+    let db = options.vfs(Arc::new(vfs.clone())).open(DIR).expect("a new store");
     fill(&db);
     db.flush().expect("a disk in memory");
     let id = db.tables()[0].id;
@@ -231,7 +238,8 @@ fn tables_and_their_filters() {
         ingest(db);
     });
     keep("table", "ingested", ingested);
-    let (expiring, _) = table_of(FilterPolicy::none(), |db| {
+    let options = expiring_options().filter(FilterPolicy::none());
+    let (expiring, _) = table_in(options, |db| {
         put_expiring(db);
         db.put_with_expiry("row05/20", "renewed", expiry(50)).expect("a disk in memory");
     });
