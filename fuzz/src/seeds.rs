@@ -5,10 +5,11 @@
 //! ```
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use criba::parsers::{LogWriter, Recorded, batch_bytes, read_current};
 use criba::vfs::{FileKind, SimDisk, SimVfs, Vfs};
-use criba::{Batch, Db, Error, FilterKind, FilterPolicy};
+use criba::{Batch, Clock, Db, Error, Expiry, FilterKind, FilterPolicy, Options};
 use criba_filter::{Bloom, FilterSize, Hashing, ScalableBloom, ShardedBloom, StaticFilter};
 
 use crate::replay::corpus_dir;
@@ -40,8 +41,24 @@ fn batches() {
     let bytes = |batch: Batch| batch_bytes(batch).expect("not too long");
     keep("batch", "small", bytes(small));
     keep("batch", "long-lengths", bytes(large));
+    keep("batch", "expiring", expiring_batch());
+    // Less than an expiry, and the time of what expires never.
+    keep("batch", "short-expiry", [3, 1, b'k', 7, 1, 2, 3, 4, 5, 6, 7]);
+    keep("batch", "never", [&[3, 1, b'k', 9][..], &[0xff; 8], b"v"].concat());
     keep("batch", "empty", []);
     keep("batch", "overlong-varints", [1, 0x83, 0x80, 0, b'k', b'e', b'y', 0x81, 0, b'v']);
+}
+
+/// In some hundred years.
+fn expiry(number: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(5_000_000_000 + number)
+}
+
+fn expiring_batch() -> Vec<u8> {
+    let mut batch = Batch::new();
+    batch.put_expiring("key", "value", expiry(1)).put("other", "value");
+    batch.put_expiring("", "", SystemTime::UNIX_EPOCH).delete("gone");
+    batch_bytes(batch).expect("not too long")
 }
 
 /// A log of these records; closed if it names a next log.
@@ -69,6 +86,7 @@ fn read(vfs: &dyn Vfs, name: &str) -> Vec<u8> {
 fn logs() {
     keep("wal", "empty", log_of(&[], None));
     keep("wal", "records", log_of(&[b"one", b"", b"three"], None));
+    keep("wal", "expiring", log_of(&[&expiring_batch(), b""], None));
     keep("wal", "closed", log_of(&[b"one", b"two"], Some(6)));
     // The second record begins in the first block and ends in the second.
     let long = log_of(&[&vec![b'x'; 32_500], &[b'y'; 500], b"z"], Some(0));
@@ -106,6 +124,47 @@ fn manifests() {
     keep("manifest", "edits", edits());
     ingest(&db);
     keep("manifest", "edit-ingested", last_edit(&edits()));
+
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new());
+    let db = expiring_options().vfs(Arc::clone(&vfs)).open(DIR).expect("a new store");
+    put_expiring(&db);
+    db.flush().expect("a disk in memory");
+    let edits = read(vfs.as_ref(), &manifest::name(current(&vfs)));
+    keep("manifest", "edit-expiring", last_edit(&edits));
+    assert_eq!(current(&vfs), manifest::NUMBER, "the first manifest of a store");
+    keep("manifest", "edits-expiring", edits);
+}
+
+#[derive(Debug)]
+struct StandingClock;
+
+impl Clock for StandingClock {
+    fn wall(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// A store has expiring entries from its first manifest on if they expire by default.
+fn expiring_options() -> Options {
+    options().clock(Arc::new(StandingClock)).default_ttl(Duration::from_secs(60))
+}
+
+/// Some keys expire, at a few times.
+fn put_expiring(db: &Db) {
+    for number in 0..40 {
+        let key = format!("row{:02}/{number:02}", number / 4);
+        let value = format!("value {number}");
+        match number % 4 {
+            0 => db.delete(key),
+            1 => db.put_with_expiry(key, value, Expiry::Never),
+            _ => db.put_with_expiry(key, value, expiry(number % 7)),
+        }
+        .expect("a disk in memory");
+    }
 }
 
 fn ingest(db: &Db) {
@@ -130,8 +189,12 @@ fn last_edit(manifest: &[u8]) -> &[u8] {
 
 /// The bytes of a table and of its filter block, from a store with this policy.
 fn table_of(policy: FilterPolicy, fill: impl FnOnce(&Db)) -> (Vec<u8>, Vec<u8>) {
+    table_in(options().filter(policy), fill)
+}
+
+fn table_in(options: Options, fill: impl FnOnce(&Db)) -> (Vec<u8>, Vec<u8>) {
     let vfs = SimVfs::new();
-    let db = options().filter(policy).vfs(Arc::new(vfs.clone())).open(DIR).expect("a new store");
+    let db = options.vfs(Arc::new(vfs.clone())).open(DIR).expect("a new store");
     fill(&db);
     db.flush().expect("a disk in memory");
     let id = db.tables()[0].id;
@@ -175,6 +238,12 @@ fn tables_and_their_filters() {
         ingest(db);
     });
     keep("table", "ingested", ingested);
+    let options = expiring_options().filter(FilterPolicy::none());
+    let (expiring, _) = table_in(options, |db| {
+        put_expiring(db);
+        db.put_with_expiry("row05/20", "renewed", expiry(50)).expect("a disk in memory");
+    });
+    keep("table", "expiring", expiring);
     // More than one restart point in a block, and the versions of one key across some of them.
     let (versions, _) = table_of(FilterPolicy::none(), |db| {
         let mut held = Vec::new();

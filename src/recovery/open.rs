@@ -20,6 +20,7 @@ use crate::event::Event;
 use crate::filter::FilterPolicy;
 use crate::filter_manager::FilterManager;
 use crate::fork;
+use crate::key::EntryKind;
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::FileName;
 use crate::options::Options;
@@ -332,7 +333,13 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
         Ok::<_, Error>(())
     };
     let replayed = replay(&logs, |record| {
-        let entries = record.for_each_entry(|entry| memtable.insert(entry))?;
+        let entries = record.for_each_entry(|entry| {
+            // The manifest says so before the first one is written; but it may be an earlier one that was put back.
+            if entry.kind == EntryKind::Expiring {
+                env.time.begin();
+            }
+            memtable.insert(entry);
+        })?;
         if memtable.bytes() >= options.memtable_bytes {
             flush(&memtable)?;
             memtable = Arc::new(Memtable::new(0, 0, None));
@@ -352,6 +359,7 @@ fn replay_logs(listing: &Listing, options: &Options, recovered: &mut Recovered) 
     report.changes = replayed.next_seq - logs.first_seq;
     report.lost_tail = replayed.lost;
     set.flushed_seq = replayed.next_seq - 1;
+    set.time = env.time.recorded();
     for open in written {
         set.tables.insert(open.table.id(), (0, open.record()));
         tables.push((0, open));

@@ -82,7 +82,8 @@ impl ExpiryCounts {
         // At least one byte for each entry: without an end of each there is no end of all.
         let bytes = (entry.key.len() + entry.value.len() + ENTRY_BYTES) as u64;
         self.all += bytes;
-        let Some(expiry) = entry.expiry() else { return };
+        // No writer makes an entry that expires never, but a reader takes it for what it says.
+        let Some(expiry) = entry.expiry().filter(|&expiry| expiry != NEVER) else { return };
         self.earliest = self.earliest.min(expiry);
         self.expiring += bytes;
         let most = self.expiring / FINEST;
@@ -154,6 +155,8 @@ mod tests {
         assert_eq!((some.quarter(), some.all()), (50, NEVER));
         let eighths = |time| (8.0 * some.share_over(time)).round() as u64;
         assert_eq!([49, 50, NEVER - 1].map(eighths), [0, 4, 4]);
+        assert_eq!(of(&[(Some(NEVER), 8)]), None);
+        assert_eq!(of(&[(Some(NEVER), 8), (Some(50), 8)]), Some(some));
         let few = of(&[(Some(50), 1), (None, 1000)]).expect("an expiring entry");
         assert_eq!(few, Expiries { earliest: 50, parts: [NEVER; 8] });
         let mut counts = ExpiryCounts::default();

@@ -107,7 +107,7 @@ impl Case {
         assert!(same, "{}: {action} changed a file", self.what);
     }
 
-    fn verify(&self) -> Option<Verification> {
+    pub(crate) fn verify(&self) -> Option<Verification> {
         let vfs = SimVfs::on(self.disk.clone());
         let found = verify_with(DIR, &(Arc::new(vfs.clone()) as Arc<dyn Vfs>), |_, _| {});
         self.same(&vfs, "verify");

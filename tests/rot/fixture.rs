@@ -1,14 +1,16 @@
-//! The store to damage: three levels, one of which has an ingested table, several blocks per table, tombstones, filters of each kind within
-//! tables and beside them, a partly synced log, a manifest of several edits.
+//! The store to damage: three levels, one of which has an ingested table, several blocks per table, tombstones, entries
+//! that expire after all tests, filters of each kind within tables and beside them, a partly synced log, a manifest of
+//! several edits.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime};
 
 use criba::vfs::{FileKind, SimDisk, SimVfs, Vfs};
-use criba::{Batch, Db, Durability, Error, FilterInfo, FilterKind, FilterPolicy, Options};
+use criba::{Batch, Db, Durability, Error, Expiry, FilterInfo, FilterKind, FilterPolicy, Options};
 
-use crate::common::written;
+use crate::common::{ManualClock, written};
 
 pub(crate) const SEED: u64 = 2026;
 pub(crate) const DIR: &str = "/store";
@@ -30,8 +32,19 @@ pub(crate) struct Fixture {
 
 pub(crate) static FIXTURE: LazyLock<Fixture> = LazyLock::new(Fixture::new);
 
+/// The time of the store, since 1970.
+pub(crate) const TIME: Duration = Duration::from_secs(1_700_000_000);
+
+/// A time in some two hundred years.
+fn expiry(number: usize) -> SystemTime {
+    SystemTime::UNIX_EPOCH + 5 * TIME + Duration::from_secs(number as u64)
+}
+
+/// The clock stands still, and forged times do not stop it.
 pub(crate) fn options() -> Options {
     Options::new()
+        .clock(Arc::new(ManualClock::at(TIME)))
+        .accept_clock(true)
         .seed(SEED)
         .background_threads(0)
         .auto_compaction(false)
@@ -49,7 +62,7 @@ fn policy(kind: FilterKind) -> FilterPolicy {
     FilterPolicy::bits_per_key(10.0).with_kind(kind)
 }
 
-/// Every `step`th key from `first` on gets a value, and some a tombstone.
+/// Every `step`th key from `first` on gets a value, and some a tombstone. In one table, some expire.
 fn fill(db: &Db, map: &mut Map, first: usize, step: usize) {
     let mut batch = Batch::new();
     for number in (first..KEYS).step_by(step) {
@@ -59,7 +72,11 @@ fn fill(db: &Db, map: &mut Map, first: usize, step: usize) {
             map.remove(&key);
         } else {
             let value = format!("value {first} {number} {}", ".".repeat(18)).into_bytes();
-            batch.put(&key, &value);
+            if first == 2 && number % 3 == 0 {
+                batch.put_expiring(&key, &value, expiry(number));
+            } else {
+                batch.put(&key, &value);
+            }
             map.insert(key, value);
         }
     }
@@ -67,15 +84,15 @@ fn fill(db: &Db, map: &mut Map, first: usize, step: usize) {
     db.flush().unwrap();
 }
 
-/// Every third key gets a value, in a table above those of the last level.
+/// Every third key gets a value that expires, in a table above those of the last level.
 fn ingest(db: &Db, map: &mut Map) {
-    let pairs = (0..KEYS).step_by(3).map(|number| {
+    let entries = (0..KEYS).step_by(3).map(|number| {
         let value = format!("ingested {number} {}", ".".repeat(18)).into_bytes();
-        (key(number), value)
+        (key(number), value, Expiry::At(expiry(number)))
     });
-    let pairs: Vec<_> = pairs.collect();
-    db.ingest(pairs.iter().cloned().map(Ok::<_, Error>)).unwrap();
-    map.extend(pairs);
+    let entries: Vec<_> = entries.collect();
+    db.ingest_expiring(entries.iter().cloned().map(Ok::<_, Error>)).unwrap();
+    map.extend(entries.into_iter().map(|(key, value, _)| (key, value)));
 }
 
 /// Flips a bit in the first byte of each L0 table, in a new file of the same name. The store keeps no table
@@ -145,7 +162,11 @@ impl Fixture {
             let mut batch = Batch::new();
             for number in [record, 2 * record] {
                 let value = format!("logged {record}").into_bytes();
-                batch.put(key(number), &value);
+                if number % 4 == 0 {
+                    batch.put_expiring(key(number), &value, expiry(number));
+                } else {
+                    batch.put(key(number), &value);
+                }
                 map.insert(key(number), value);
             }
             batch.delete(key(3 * record));

@@ -118,23 +118,20 @@ impl Log {
     }
 }
 
-/// The tag of a record of an added table, and that of filter settings.
+/// The tags of a record of an added table, of filter settings, of a time, and of a default time to live.
 const ADDED: u8 = 1;
 pub(crate) const FILTER_SETTINGS: u8 = 8;
+pub(crate) const TIME: u8 = 9;
+pub(crate) const DEFAULT_TTL: u8 = 10;
 
 /// The fields of an edit: tag, and place with the tag. Keys are shorter than 128 bytes.
 pub(crate) fn fields(edit: &[u8]) -> Vec<(u8, Range<usize>)> {
     let (mut fields, mut at) = (Vec::new(), 0);
     while at < edit.len() {
         let length = match edit[at] {
-            ADDED => {
-                let record = at + 2;
-                let largest = record + KEYS_AT + 1 + usize::from(edit[record + KEYS_AT]);
-                let tagged = largest + 1 + usize::from(edit[largest]);
-                tagged + 1 + usize::from(edit[tagged]) - at
-            }
+            ADDED => tagged_fields(edit, at + 2).end - at,
             2 => 10,
-            3..=5 => 9,
+            3..=5 | TIME | DEFAULT_TTL => 9,
             6 => 17,
             7 | FILTER_SETTINGS => 29,
             other => panic!("a field {other}"),
@@ -143,6 +140,13 @@ pub(crate) fn fields(edit: &[u8]) -> Vec<(u8, Range<usize>)> {
         at += length;
     }
     fields
+}
+
+/// The place of the tagged fields of a table's record, behind their length.
+pub(crate) fn tagged_fields(edit: &[u8], record: usize) -> Range<usize> {
+    let largest = record + KEYS_AT + 1 + usize::from(edit[record + KEYS_AT]);
+    let length = largest + 1 + usize::from(edit[largest]);
+    length + 1..length + 1 + usize::from(edit[length])
 }
 
 /// The start of an edit's records of added tables, after tag and level.
@@ -166,6 +170,11 @@ pub(crate) const KEYS_AT: usize = 104;
 pub(crate) const FOOTER_RANDOM_AT: usize = 80;
 /// The offset of the index, in the footer and in the record of the manifest.
 pub(crate) const FOOTER_INDEX_AT: usize = 16;
+/// The offset of the required features in the footer, and the feature of expiring entries.
+pub(crate) const FOOTER_FEATURES_AT: usize = 108;
+pub(crate) const EXPIRING: u8 = 2;
+/// The bytes of a table's expiries: the last field of its properties, and of its record in the manifest.
+pub(crate) const EXPIRIES: usize = 72;
 pub(crate) const INDEX_AT: usize = 16;
 
 /// A table of the store, with the offsets of the sound one.
@@ -217,6 +226,15 @@ impl Table {
         FIXTURE.of_kind(Kind::Table).iter().map(|name| Self::of(name)).collect()
     }
 
+    pub(crate) fn has_expiries(&self) -> bool {
+        self.bytes[self.footer + FOOTER_FEATURES_AT] & EXPIRING != 0
+    }
+
+    /// The place of the expiries in the properties.
+    pub(crate) fn expiries(&self) -> usize {
+        self.properties.end - 5 - EXPIRIES
+    }
+
     /// The table with other bytes at an offset.
     pub(crate) fn with(&self, at: usize, field: &[u8]) -> Self {
         let mut table = self.clone();
@@ -249,18 +267,29 @@ impl Table {
 
     /// The same for bytes that are sealed already.
     pub(crate) fn manifest_of(&self, sealed: &[u8], change: impl Fn(&mut [u8])) -> Vec<u8> {
+        self.manifest_with(sealed, |edit, record| change(&mut edit[record..]))
+    }
+
+    /// The same for a change of the edit, which has the record at an offset; behind that it may get another length.
+    pub(crate) fn manifest_with(
+        &self,
+        sealed: &[u8],
+        change: impl Fn(&mut Vec<u8>, usize),
+    ) -> Vec<u8> {
         let mut manifest = Log::of(Kind::Manifest);
         for frame in &mut manifest.frames {
-            for record in table_records(&frame.payload) {
-                let record = &mut frame.payload[record..];
+            // From the last one, as the places of those behind a change are others.
+            for at in table_records(&frame.payload).into_iter().rev() {
+                let record = &mut frame.payload[at..];
                 if u64_at(record, 0) == number(&self.name) {
                     put(record, FOOTER_CHECKSUM_AT, &sealed[self.footer + 116..self.footer + 120]);
                     if let Some(filter) = &self.filter {
                         put(record, FILTER_CHECKSUM_AT, &sealed[filter.end - 4..filter.end]);
                     }
-                    change(record);
+                    change(&mut frame.payload, at);
                 }
             }
+            frame.length = frame.payload.len() as u16;
         }
         manifest.encode()
     }

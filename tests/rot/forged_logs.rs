@@ -6,7 +6,7 @@ use criba::vfs::{SimVfs, Vfs};
 use criba::{Uncertain, repair_with, verify_with};
 
 use crate::case::{Case, Outcome};
-use crate::fixture::{DIR, FIXTURE, Kind, options};
+use crate::fixture::{DIR, FIXTURE, Kind, TIME, options};
 use crate::forge::{FRAME_HEADER, Frame, Log, SALT_AT};
 use crate::numbers::odd;
 use crate::sweep::sweep_all;
@@ -74,7 +74,7 @@ fn forged_batches_are_refused_or_what_they_say() {
     let sound = Log::of(Kind::Log);
     for number in [0, 4, sound.frames.len() - 1] {
         for at in 0..sound.frames[number].payload.len() {
-            for byte in [0, 1, 2, 0x7f, 0x80, 0xff] {
+            for byte in [0, 1, 2, 3, 0x7f, 0x80, 0xff] {
                 let mut log = sound.clone();
                 log.frames[number].payload[at] = byte;
                 forgeries.push((format!("byte {at} of record {number} is {byte}"), log));
@@ -95,6 +95,46 @@ fn forged_batches_are_refused_or_what_they_say() {
         matches!(outcome, Outcome::Refused | Outcome::Dropped | Outcome::Believed | Outcome::Right)
     });
     assert!(tally[&Outcome::Refused] > 100, "{tally:?}");
+}
+
+/// A change that expires has eight bytes of expiry before its value. A forged expiry is believed.
+#[test]
+fn forged_expiries_are_refused_or_what_they_say() {
+    let sound = Log::of(Kind::Log);
+    let (mut short, mut whole) = (Vec::new(), Vec::new());
+    for number in [0, 4, sound.frames.len() - 1] {
+        let mut forge = |value: &[u8]| {
+            let change = [&[3, 3][..], b"key", &[value.len() as u8], value].concat();
+            let mut log = sound.clone();
+            let frame = &mut log.frames[number];
+            // As many as there were.
+            frame.payload = change.repeat(3);
+            frame.length = frame.payload.len() as u16;
+            let forged = (format!("what expires is {value:?} in record {number}"), log);
+            if value.len() < 8 { short.push(forged) } else { whole.push(forged) }
+        };
+        for length in 0..8 {
+            forge(&vec![1; length]);
+        }
+        for expiry in odd(TIME.as_millis() as u64) {
+            forge(&expiry.to_le_bytes());
+        }
+    }
+    // Without any other expiry in the log.
+    for expiry in [0, 1, u64::MAX - 1, u64::MAX] {
+        let change = [&[3, 3][..], b"key", &[8], &u64::to_le_bytes(expiry)].concat();
+        let mut log = sound.clone();
+        for frame in &mut log.frames {
+            frame.payload = change.repeat(3);
+            frame.length = frame.payload.len() as u16;
+        }
+        whole.push((format!("all changes expire at {expiry}"), log));
+    }
+    sweep_all("changes without an expiry", &cases(short), |_, outcome| outcome == Outcome::Refused);
+    sweep_all("expiries in logs forged", &cases(whole), |_, outcome| {
+        // What has expired is as if the record was not there.
+        matches!(outcome, Outcome::Believed | Outcome::Shorter)
+    });
 }
 
 /// An end frame must name the next log, and no other.

@@ -4,10 +4,11 @@ use criba::vfs::SimDisk;
 
 use crate::case::{Case, Outcome};
 use crate::common::part;
-use crate::fixture::{FIXTURE, Kind, number};
+use crate::fixture::{self, FIXTURE, Kind, number};
 use crate::forge::{
-    ENTRIES_AT, FILTER_SETTINGS, FOOTER_CHECKSUM_AT, KEYS_AT, Log, MANIFEST_HEADER, RANDOM_AT,
-    SALT_AT, SECOND_SALT_AT, fields, put, table_records, u64_at,
+    DEFAULT_TTL, ENTRIES_AT, EXPIRIES, FILTER_SETTINGS, FOOTER_CHECKSUM_AT, KEYS_AT, Log,
+    MANIFEST_HEADER, RANDOM_AT, SALT_AT, SECOND_SALT_AT, TIME, fields, put, table_records,
+    tagged_fields, u64_at,
 };
 use crate::numbers::odd;
 use crate::sweep::sweep_all;
@@ -95,8 +96,24 @@ fn records(log: &Log) -> Vec<(usize, usize)> {
     log.frames.iter().enumerate().flat_map(of).collect()
 }
 
-/// The tagged fields of an ingested table.
-const INGESTED: [u8; 11] = [10, 3, 8, 1, 0, 0, 0, 0, 0, 0, 0];
+/// The tagged field of an ingested table.
+const INGESTED: [u8; 10] = [3, 8, 1, 0, 0, 0, 0, 0, 0, 0];
+
+/// The manifest with other tagged fields in a record.
+fn with_tagged(what: &str, frame: usize, record: usize, fields: &[u8]) -> Case {
+    let mut log = Log::of(Kind::Manifest);
+    let edit = &mut log.frames[frame];
+    let place = tagged_fields(&edit.payload, record);
+    edit.payload[place.start - 1] = fields.len() as u8;
+    edit.payload.splice(place, fields.iter().copied());
+    edit.length = edit.payload.len() as u16;
+    case(format!("{what}: tagged fields {fields:?}"), &log)
+}
+
+fn blaming_tables(mut case: Case) -> Case {
+    case.files.extend(FIXTURE.of_kind(Kind::Table));
+    case
+}
 
 /// A newer criba may record more of a table than this one knows.
 #[test]
@@ -105,61 +122,55 @@ fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
     let (mut known, mut others, mut unequal) = (Vec::new(), Vec::new(), Vec::new());
     let mut ingested = 0;
     for (frame, record) in records(&sound) {
-        let largest = |bytes: &[u8]| KEYS_AT + 1 + usize::from(bytes[record + KEYS_AT]);
         let payload = &sound.frames[frame].payload;
-        let largest = record + largest(payload);
-        let tagged = largest + 1 + usize::from(payload[largest]);
-        let end = tagged + usize::from(payload[tagged]);
-        let forge = |fields: &[u8]| {
-            let mut log = sound.clone();
-            let frame = &mut log.frames[frame];
-            frame.payload.splice(tagged..=end, fields.iter().copied());
-            frame.length = frame.payload.len() as u16;
-            case(format!("tagged fields {fields:?}"), &log)
-        };
-        let is_ingested = end > tagged;
+        let own = &payload[tagged_fields(payload, record)];
+        let forge = |fields: &[u8]| with_tagged("a table", frame, record, fields);
+        let with = |more: &[u8]| forge(&[own, more].concat());
         // The table says whether it was ingested, too. Without a field, or with one.
-        let mut case = forge(if is_ingested { &[0] } else { &INGESTED });
-        case.files.extend(FIXTURE.of_kind(Kind::Table));
-        unequal.push(case);
-        if is_ingested {
-            assert_eq!(payload[tagged..=end], INGESTED);
-            let twice = [&[20], &INGESTED[1..], &INGESTED[1..]].concat();
-            for fields in [&[10, 3, 8, 0, 0, 0, 0, 0, 0, 0, 0][..], &[3, 3, 1, 1], &twice] {
-                others.push(forge(fields));
+        if let Some(rest) = own.strip_prefix(&INGESTED) {
+            unequal.push(blaming_tables(forge(rest)));
+            for fields in [&[3, 8, 0, 0, 0, 0, 0, 0, 0, 0][..], &[3, 1, 1]] {
+                others.push(forge(&[fields, rest].concat()));
             }
+            others.push(with(&INGESTED));
             ingested += 1;
             continue;
         }
+        unequal.push(blaming_tables(forge(&[&INGESTED, own].concat())));
         // The third and the fourth have a number of prefixes.
         for fields in [
-            &[2, 5, 0][..],
-            &[2, 255, 0],
-            &[10, 2, 8, 1, 0, 0, 0, 0, 0, 0, 0],
-            &[10, 2, 8, 0, 0, 0, 0, 0, 0, 0, 0],
-            &[7, 5, 2, 3, 4, 9, 1, 8],
+            &[5, 0][..],
+            &[255, 0],
+            &[2, 8, 1, 0, 0, 0, 0, 0, 0, 0],
+            &[2, 8, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[5, 2, 3, 4, 9, 1, 8],
         ] {
-            known.push(forge(fields));
+            known.push(with(fields));
         }
-        for fields in
-            [&[1, 1][..], &[3, 1, 2, 0], &[2, 4, 0], &[4, 4, 2, 3, 4], &[0xff; 9], &[0x7f, 1, 0]]
-        {
-            others.push(forge(fields));
+        for fields in [&[1][..], &[1, 2, 0], &[0xff; 8]] {
+            others.push(with(fields));
         }
         // Hidden bytes and prefixes: hidden bytes of 0, too short, and more than 16 prefixes of a key.
         for fields in [
-            &[10, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0][..],
-            &[3, 1, 1, 7],
-            &[3, 2, 1, 7],
-            &[10, 2, 8, 0, 0, 0, 0, 0, 0, 0, 255],
-            &[10, 2, 8, 255, 255, 255, 255, 255, 255, 255, 255],
+            &[1, 8, 0, 0, 0, 0, 0, 0, 0, 0][..],
+            &[1, 1, 7],
+            &[2, 1, 7],
+            &[2, 8, 0, 0, 0, 0, 0, 0, 0, 255],
+            &[2, 8, 255, 255, 255, 255, 255, 255, 255, 255],
         ] {
-            others.push(forge(fields));
+            others.push(with(fields));
         }
         // The table contradicts these.
-        let mut case = forge(&[10, 1, 8, 7, 0, 0, 0, 0, 0, 0, 0]);
-        case.files.extend(FIXTURE.of_kind(Kind::Table));
-        unequal.push(case);
+        unequal.push(blaming_tables(with(&[1, 8, 7, 0, 0, 0, 0, 0, 0, 0])));
+    }
+    // A length that is more than the record has, and one that is no length.
+    for (frame, record) in records(&sound) {
+        let length = tagged_fields(&sound.frames[frame].payload, record).start - 1;
+        for byte in [0x7f, 0xff] {
+            let mut log = sound.clone();
+            log.frames[frame].payload[length] = byte;
+            others.push(case(format!("{byte} bytes of tagged fields"), &log));
+        }
     }
     sweep_all("unknown tagged fields", &known, |_, outcome| outcome == Outcome::Right);
     sweep_all("tagged fields cut short", &others, |_, outcome| outcome == Outcome::Refused);
@@ -167,6 +178,101 @@ fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
     sweep_all("tagged fields that the table contradicts", &unequal, |_, outcome| {
         outcome == Outcome::Refused
     });
+}
+
+/// Those that no writer makes contradict themselves, all others the table.
+#[test]
+fn forged_expiries_in_records_of_tables_are_refused() {
+    let sound = Log::of(Kind::Manifest);
+    let (mut themselves, mut tables) = (Vec::new(), Vec::new());
+    let mut expiring = 0;
+    for (frame, record) in records(&sound) {
+        let payload = &sound.frames[frame].payload;
+        let own = &payload[tagged_fields(payload, record)];
+        let id = u64_at(payload, record);
+        let what = format!("expiries of table {id}");
+        let forge = |fields: &[u8]| with_tagged(&what, frame, record, fields);
+        let Some((others, expiries)) = own
+            .split_last_chunk::<{ 2 + EXPIRIES }>()
+            .filter(|(_, last)| last[..2] == [4, EXPIRIES as u8])
+        else {
+            // Of a table without any.
+            let some = [&[4, EXPIRIES as u8][..], &1_u64.to_le_bytes().repeat(9)].concat();
+            tables.push(blaming_tables(forge(&[own, &some].concat())));
+            continue;
+        };
+        expiring += 1;
+        tables.push(blaming_tables(forge(others)));
+        themselves.push(forge(&[others, expiries, expiries].concat()));
+        for length in [0, 8, EXPIRIES - 8, EXPIRIES - 1, EXPIRIES + 1, EXPIRIES + 8] {
+            let mut forged = [&expiries[..], &[0xff; 8]].concat();
+            forged.truncate(2 + length);
+            forged[1] = length as u8;
+            themselves.push(forge(&[others, &forged].concat()));
+        }
+        let times: Vec<u64> = (0..9).map(|part| u64_at(expiries, 2 + 8 * part)).collect();
+        for part in 0..9 {
+            for value in odd(times[part]) {
+                let mut forged = times.clone();
+                forged[part] = value;
+                let ascend = forged.is_sorted() && forged[0] < u64::MAX;
+                let forged = forged.into_iter().flat_map(u64::to_le_bytes);
+                let case = forge(&[others, &expiries[..2], &forged.collect::<Vec<_>>()].concat());
+                if ascend {
+                    tables.push(blaming_tables(case));
+                } else {
+                    themselves.push(case);
+                }
+            }
+        }
+    }
+    assert_eq!(expiring, 2);
+    let refused = |_: &Case, outcome| outcome == Outcome::Refused;
+    let tally = sweep_all("expiries that no writer makes", &themselves, refused);
+    assert!(tally[&Outcome::Refused] > part(500));
+    let tally = sweep_all("expiries that the table contradicts", &tables, refused);
+    assert!(tally[&Outcome::Refused] > part(50));
+}
+
+/// A time is within its bounds, does not go back, and is there if entries expire.
+#[test]
+fn forged_times_are_refused_unless_they_can_be() {
+    const LATEST: u64 = 253_402_300_799_999;
+    let time = |tag: u8, value: u64| [&[tag][..], &value.to_le_bytes()].concat();
+    let now = fixture::TIME.as_millis() as u64;
+    let settings = [&[FILTER_SETTINGS, 1, 3, 1, 2][..], &10_f64.to_le_bytes(), &[0; 16]].concat();
+    let mut bad = Vec::new();
+    for (what, edit) in [
+        ("goes back", time(TIME, now - 1)),
+        ("is 0", time(TIME, 0)),
+        ("is after the year 9999", time(TIME, LATEST + 1)),
+        ("is the last number", time(TIME, u64::MAX)),
+        ("is there twice", time(TIME, now).repeat(2)),
+        ("is cut short", time(TIME, now)[..8].to_vec()),
+        ("to live is there without settings", time(DEFAULT_TTL, 1)),
+        ("to live is 0", [settings.clone(), time(DEFAULT_TTL, 0)].concat()),
+        ("to live is there twice", [settings.clone(), time(DEFAULT_TTL, 1).repeat(2)].concat()),
+    ] {
+        bad.push(case(format!("a time that {what}"), &with_edit(&edit)));
+    }
+    let mut without = Log::of(Kind::Manifest);
+    for frame in &mut without.frames {
+        let others = fields(&frame.payload).into_iter().filter(|(tag, _)| *tag != TIME);
+        frame.payload = others.flat_map(|(_, place)| frame.payload[place].to_vec()).collect();
+        frame.length = frame.payload.len() as u16;
+    }
+    bad.push(case("no time beside tables of expiring entries", &without));
+    sweep_all("times that cannot be", &bad, |_, outcome| outcome == Outcome::Refused);
+    // The store takes these for what they say. Behind an hour ahead of the clock, the clock is accepted, by an option.
+    let mut good = Vec::new();
+    for value in [now, now + 1, now + 3_600_000, now + 3_600_001, LATEST] {
+        good.push(case(format!("a time of {value}"), &with_edit(&time(TIME, value))));
+    }
+    for value in [1, now, u64::MAX] {
+        let edit = [settings.clone(), time(DEFAULT_TTL, value)].concat();
+        good.push(case(format!("a time to live of {value}"), &with_edit(&edit)));
+    }
+    sweep_all("times that can be", &good, |_, outcome| outcome == Outcome::Right);
 }
 
 /// A moved table that overlaps another on its level is refused. On other levels the level decides which of
@@ -332,10 +438,10 @@ fn edits_that_cannot_follow_are_refused() {
         cases.push(case("removed twice", &edit(&[&[2, at], id, &[2, at], id])));
     }
     cases.push(case("another key of the hash", &edit(&[&[6], &[7; 16]])));
-    for tag in (0..=255_u8).filter(|tag| !(1..=8).contains(tag)) {
+    for tag in (0..=255_u8).filter(|tag| !(1..=10).contains(tag)) {
         cases.push(case(format!("a field {tag}"), &edit(&[&[tag], &[0; 40]])));
     }
-    for tag in 1..=8_u8 {
+    for tag in 1..=10_u8 {
         cases.push(case(format!("a field {tag} cut short"), &edit(&[&[tag], &[0; 5]])));
     }
     // Numbers of edits.
@@ -384,7 +490,7 @@ fn forged_headers_are_refused() {
     let tally = sweep_all("manifest headers forged", &cases, |_, outcome| {
         matches!(outcome, Outcome::Refused | Outcome::Right)
     });
-    assert_eq!(tally[&Outcome::Right], 6 * 8 + 3, "the reserved bits, and features without need");
+    assert_eq!(tally[&Outcome::Right], 6 * 8 + 3, "the reserved bits, and known features");
 
     // Under another salt no frame is whole. The second one serves a repair alone.
     let salts = |at: usize| (0..64).map(move |bit| (at + bit / 8, bit % 8));

@@ -3,7 +3,10 @@
 use crate::case::{Case, Outcome};
 use crate::common::part;
 use crate::fixture::{FIXTURE, Kind, number, path};
-use crate::forge::{ENTRIES_AT, FOOTER_RANDOM_AT, RANDOM_AT, Table, put, u64_at};
+use crate::forge::{
+    ENTRIES_AT, EXPIRIES, EXPIRING, FOOTER_FEATURES_AT, FOOTER_RANDOM_AT, RANDOM_AT, Table, put,
+    tagged_fields, u64_at,
+};
 use crate::numbers::odd;
 use crate::sweep::{Tally, all, sweep_all};
 
@@ -64,7 +67,10 @@ fn forged_footers_are_refused() {
             let byte = table.bytes[table.footer + at] ^ 1;
             forge(format!("random byte {at}"), table.footer + at, &[byte]);
         }
-        forge("features".into(), table.footer + 108, &[1]);
+        // Without a known one, with one that the properties do not have, with an unknown one.
+        for features in 0..8 {
+            forge(format!("features {features}"), table.footer + FOOTER_FEATURES_AT, &[features]);
+        }
         forge("magic".into(), table.footer + 120, b"C");
     };
     swept("footer", forge, &[Outcome::Refused]);
@@ -100,6 +106,17 @@ fn forged_properties_are_refused_or_found_by_verify() {
         }
         forge("smallest key".into(), at + 69, b"z");
         forge("smallest key".into(), at + 69, b"a");
+        if table.has_expiries() {
+            let at = table.expiries();
+            for time in (at..at + EXPIRIES).step_by(8) {
+                for value in odd(u64_at(&table.bytes, time)) {
+                    let what = format!("time {} of the expiries is {value}", (time - at) / 8);
+                    forge(what, time, &value.to_le_bytes());
+                }
+            }
+            forge("length of the expiries".into(), at - 1, &[EXPIRIES as u8 - 8]);
+            forge("an unknown field in place of the expiries".into(), at - 2, &[7]);
+        }
     };
     swept("properties", forge, &[Outcome::Refused]);
     // The sums of lengths are information only.
@@ -139,6 +156,97 @@ fn forged_counts_on_which_all_agree_are_contradicted_by_the_data() {
     let tally =
         sweep_all("counts forged everywhere", &cases, |_, outcome| outcome != Outcome::Believed);
     assert!(tally[&Outcome::Refused] > part(500), "{tally:?}");
+}
+
+/// Without expiring entries, or with them, whatever footer and properties say: manifest and footer agree, and the
+/// properties do not.
+#[test]
+fn the_feature_of_expiring_entries_is_that_of_the_properties() {
+    let mut cases = Vec::new();
+    for sound in Table::all() {
+        let mut table = sound.clone();
+        table.bytes[sound.footer + FOOTER_FEATURES_AT] ^= EXPIRING;
+        let sealed = table.sealed();
+        let manifest = table.manifest_with(&sealed, |edit, record| {
+            let place = tagged_fields(edit, record);
+            let fields = if sound.has_expiries() {
+                edit[place.start..place.end - 2 - EXPIRIES].to_vec()
+            } else {
+                let expiries = [&[4, EXPIRIES as u8][..], &1_u64.to_le_bytes().repeat(9)].concat();
+                [&edit[place.clone()], &expiries].concat()
+            };
+            edit[place.start - 1] = fields.len() as u8;
+            edit.splice(place, fields);
+        });
+        let mut disk = FIXTURE.with(&table.name, sealed);
+        disk.write(path(&FIXTURE.only(Kind::Manifest)), manifest);
+        let what = format!("{}: other features in footer and manifest", table.name);
+        cases.push(Case::new(what, &table.name, disk).forged());
+    }
+    sweep_all("features of expiring entries", &cases, |_, outcome| outcome == Outcome::Refused);
+}
+
+/// Expiries on which properties and manifest agree say when merges are worth it. A reader needs none, and `verify`
+/// compares them with the entries.
+#[test]
+fn forged_expiries_on_which_all_agree_are_found_by_verify() {
+    let mut cases = Vec::new();
+    for sound in Table::all().into_iter().filter(Table::has_expiries) {
+        let at = sound.expiries();
+        let times: Vec<u64> = (0..9).map(|part| u64_at(&sound.bytes, at + 8 * part)).collect();
+        for part in 0..9 {
+            for value in odd(times[part]) {
+                let mut forged = times.clone();
+                forged[part] = value;
+                if !forged.is_sorted() || forged[0] == u64::MAX {
+                    continue;
+                }
+                let forged: Vec<u8> = forged.into_iter().flat_map(u64::to_le_bytes).collect();
+                let table = sound.with(at, &forged);
+                let sealed = table.sealed();
+                let manifest = table.manifest_with(&sealed, |edit, record| {
+                    let end = tagged_fields(edit, record).end;
+                    put(edit, end - EXPIRIES, &forged);
+                });
+                let mut disk = FIXTURE.with(&table.name, sealed);
+                disk.write(path(&FIXTURE.only(Kind::Manifest)), manifest);
+                let what = format!("{}: time {part} of the expiries is {value}", table.name);
+                cases.push(Case::new(what, &table.name, disk).forged());
+            }
+        }
+    }
+    assert!(cases.len() > 20);
+    for case in &cases {
+        assert!(case.verify().is_some_and(|found| !found.is_sound()), "{}", case.what);
+    }
+    sweep_all("expiries forged everywhere", &cases, |_, outcome| outcome == Outcome::Right);
+}
+
+/// A tombstone has no value: of another kind, it is an entry without the eight bytes of an expiry.
+#[test]
+fn an_expiring_entry_without_an_expiry_fails() {
+    let mut cases = Vec::new();
+    for sound in Table::all() {
+        for block in &sound.data {
+            let mut at = block.start;
+            let restarts =
+                u32::from_le_bytes(sound.bytes[block.end - 9..block.end - 5].try_into().unwrap());
+            while at < block.end - 9 - 4 * restarts as usize {
+                // Shared, suffix, value, number: all less than 128 here.
+                let [_, suffix, value, number, kind] = sound.bytes[at..at + 5].try_into().unwrap();
+                assert!(
+                    suffix < 0x80 && value < 0x80 && number < 0x80 && [0, 1, 3].contains(&kind)
+                );
+                if kind == 0 {
+                    let table = sound.with(at + 4, &[3]);
+                    cases.push(case(&format!("no expiry at {at}"), &table, |_| {}));
+                }
+                at += 5 + usize::from(suffix) + usize::from(value);
+            }
+        }
+    }
+    assert!(cases.len() > 3);
+    sweep_all("entries without an expiry", &cases, |_, outcome| outcome == Outcome::Failed);
 }
 
 #[test]
@@ -221,7 +329,7 @@ fn forged_entries_fail_or_are_what_they_say() {
         for block in &table.data {
             let step = if all() { 1 } else { 3 };
             for at in (block.start..block.end - 5 - 8).step_by(step) {
-                for byte in [0, 1, 2, 0x7f, 0x80, 0xff, table.bytes[at] ^ 1] {
+                for byte in [0, 1, 2, 3, 0x7f, 0x80, 0xff, table.bytes[at] ^ 1] {
                     forge(format!("byte {at} is {byte}"), at, &[byte]);
                 }
             }

@@ -442,3 +442,28 @@ fn a_batch_lists_its_expiries() {
     assert_eq!(changes[1], Change::PutExpiring { key, value, expiry: Expiry::At(time) });
     assert!(matches!(changes[2], Change::PutExpiring { expiry: Expiry::Never, .. }));
 }
+
+/// As after a backup that put back an earlier manifest: the log is whole, and has what no manifest announces.
+#[test]
+fn a_log_with_expiries_of_which_the_manifest_does_not_know() {
+    let (dir, clock, db) = store();
+    db.put("a", "1").unwrap();
+    let path = dir.path().join("store");
+    let before = common::contents(&path);
+    db.put_with_expiry("k", "1", clock.time() + 10 * S).unwrap();
+    let mut after = common::contents(&path);
+    drop(db);
+    after.retain(|name, _| !name.starts_with("MANIFEST"));
+    after.extend(before.into_iter().filter(|(name, _)| name.starts_with('M') || name == "CURRENT"));
+    common::restore(&path, &after);
+    let reader = options(&clock).open_read_only(&path).unwrap();
+    assert!(reader.has_expiries());
+    drop(reader);
+    assert!(verify(&path).unwrap().is_sound());
+    let db = options(&clock).open(&path).unwrap();
+    assert!(db.has_expiries());
+    db.flush().unwrap();
+    clock.advance(11 * S);
+    assert_eq!(db.get("k").unwrap(), None);
+    db.close().unwrap();
+}

@@ -8,15 +8,16 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use criba::vfs::{SimDisk, SimVfs};
 use criba::{
-    Batch, Db, Durability, EntryKind, Error, FilterInfo, FilterKind, FilterPolicy, HashFunction,
-    Options, PrefixExtractor, TableEntry, TableFile, TableInfo, Verdict,
+    Batch, Db, Durability, EntryKind, Error, Expiry, FilterInfo, FilterKind, FilterPolicy,
+    HashFunction, Options, PrefixExtractor, TableEntry, TableFile, TableInfo, Verdict,
 };
 use criba_filter::{Bloom, FilterSize, Hashing, ScalableBloom, ShardedBloom, StaticFilter};
 
-use crate::common;
+use crate::common::{self, ManualClock};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -98,6 +99,7 @@ pub(crate) struct Compared {
     tables: usize,
     entries: usize,
     tombstones: usize,
+    expiring: usize,
     older_versions: usize,
     blocks: usize,
     present: usize,
@@ -173,8 +175,9 @@ impl Compared {
     ) {
         let id = table.properties().id;
         let entries: Vec<TableEntry> = table.entries().map(Result::unwrap).collect();
-        let lines = entries.iter().map(|TableEntry { key, seq, kind, value, .. }| {
-            format!("{} {seq} {} {}", hex(key), u8::from(*kind == EntryKind::Put), hex(value))
+        let lines = entries.iter().map(|TableEntry { key, seq, kind, value, expiry, .. }| {
+            let stored = [&expiry_bytes(*kind, *expiry)[..], value].concat();
+            format!("{} {seq} {} {}", hex(key), *kind as u8, hex(&stored))
         });
         expect(format!("entries {id}"), lines.collect::<Vec<_>>().join("\n"));
 
@@ -200,6 +203,9 @@ impl Compared {
         };
         let tombstones = entries.iter().filter(|entry| entry.kind == EntryKind::Delete);
         deleted.extend(tombstones.clone().map(|entry| entry.key.to_vec()));
+        let expiring = entries.iter().filter(|entry| entry.kind == EntryKind::Expiring);
+        deleted.extend(expiring.clone().map(|entry| entry.key.to_vec())); // or will be
+        self.expiring += expiring.count();
         self.tables += 1;
         self.entries += entries.len();
         self.tombstones += tombstones.count();
@@ -227,8 +233,26 @@ fn absent(seed: u64, count: usize, held: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>>
     keys.filter(|key| !held(key) && met.insert(key.clone())).take(count).collect()
 }
 
+/// What an entry stores before its value.
+fn expiry_bytes(kind: EntryKind, expiry: Expiry) -> Vec<u8> {
+    match expiry {
+        Expiry::At(time) if kind == EntryKind::Expiring => {
+            let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            (since_1970.as_millis() as u64).to_le_bytes().to_vec()
+        }
+        Expiry::Never if kind != EntryKind::Expiring => vec![],
+        other => panic!("{kind:?}: {other:?}"),
+    }
+}
+
+/// The time since 1970 at which all stores begin.
+const BEGIN: Duration = Duration::from_secs(1_700_000_000);
+
+/// The clock stands still. A store whose manifest is not an hour ahead of it has the time of the manifest, as for the
+/// reader.
 fn options(seed: u64) -> Options {
-    Options::new().seed(seed).background_threads(0).auto_compaction(false)
+    let clock = Arc::new(ManualClock::at(BEGIN));
+    Options::new().clock(clock).seed(seed).background_threads(0).auto_compaction(false)
 }
 
 /// All kinds of changes.
@@ -399,6 +423,145 @@ fn the_reader_and_the_library_agree_on_the_fixture() {
         println!("{compared:?}");
         assert!(compared.tables > 3 && compared.replayed > 20);
     }
+}
+
+const S: Duration = Duration::from_secs(1);
+
+/// Changes of which most put a key that expires within a thousand seconds, or long after.
+fn fill_expiring(db: &Db, numbers: &mut Numbers, changes: usize) {
+    for number in 0..changes {
+        let key = match numbers.below(2) {
+            0 => format!("often {}", numbers.below(150)).into_bytes(),
+            _ => numbers.key(),
+        };
+        let value = vec![number as u8; numbers.below(40) as usize];
+        let after = Duration::from_millis(numbers.below(1_000_000));
+        match numbers.below(6) {
+            0 => db.delete(&key).unwrap(),
+            1 => db.put(&key, value).unwrap(),
+            2 => db.put_with_expiry(&key, value, db.now() + 100 * 1000 * S + after).unwrap(),
+            _ => db.put_with_expiry(&key, value, db.now() + after).unwrap(),
+        }
+    }
+}
+
+/// Keys that expire, in tables on three levels, one of which was ingested, and in a log; some have expired by the time
+/// that the manifest has. A snapshot keeps what merges would drop.
+fn expiring(dir: &Path, clock: &Arc<ManualClock>) -> Db {
+    let options = options(21).clock(Arc::clone(clock) as _).table_bytes(8 << 10).block_bytes(512);
+    let (db, mut numbers) = (options.open(dir).unwrap(), Numbers(21));
+    fill_expiring(&db, &mut numbers, 400);
+    db.flush().unwrap();
+    clock.advance(300 * S);
+    let snapshot = db.snapshot();
+    fill_expiring(&db, &mut numbers, 400);
+    db.compact().unwrap();
+    clock.advance(300 * S);
+    let pairs: BTreeSet<Vec<u8>> = (0..80).map(|_| numbers.key()).collect();
+    let items = pairs.into_iter().zip(1_u32..).map(|(key, number)| {
+        let expiry = if number.is_multiple_of(4) {
+            Expiry::Never
+        } else {
+            Expiry::At(db.now() + number * 10 * S)
+        };
+        Ok::<_, Error>((key, format!("ingested {number}"), expiry))
+    });
+    db.ingest_expiring(items).unwrap();
+    fill_expiring(&db, &mut numbers, 200);
+    clock.advance(300 * S);
+    db.flush().unwrap();
+    fill_expiring(&db, &mut numbers, 100);
+    drop(snapshot);
+    clock.advance(100 * S);
+    db
+}
+
+#[test]
+fn the_reader_and_the_library_agree_on_keys_that_expire() {
+    let (dir, clock) = (common::tempdir(), Arc::new(ManualClock::at(BEGIN)));
+    let db = expiring(dir.path(), &clock);
+    let shown = db.iter().count();
+    db.close().unwrap(); // which records the time
+    let mut compared = Compared::default();
+    for closed in 0..2 {
+        if !compared.store(dir.path(), 100) {
+            return;
+        }
+        println!("{compared:?}");
+        let levels: BTreeSet<_> = compared.levels.iter().collect();
+        assert!(levels.len() >= 3 && compared.levels.contains(&0), "{levels:?}");
+        if closed == 0 {
+            assert_eq!(compared.listed, shown);
+            assert!(compared.replayed == 100 && compared.expiring > 300, "{compared:?}");
+            assert!(compared.older_versions > 20, "{compared:?}");
+        }
+        // Merged at a later time, without a snapshot: what has expired is dropped, or a tombstone.
+        let db = options(21).clock(Arc::clone(&clock) as _).open(dir.path()).unwrap();
+        clock.advance(200 * S);
+        fill_expiring(&db, &mut Numbers(22), 50);
+        db.close().unwrap();
+    }
+    let db = options(21).clock(Arc::clone(&clock) as _).open(dir.path()).unwrap();
+    clock.advance(300 * S);
+    db.compact().unwrap();
+    let shown = db.iter().count();
+    db.close().unwrap();
+    let mut merged = Compared::default();
+    assert!(merged.store(dir.path(), 100));
+    println!("{merged:?}");
+    assert!(merged.listed == shown && merged.expiring > 50 && merged.expiring < 1000);
+}
+
+#[test]
+fn the_reader_and_the_library_agree_on_damage_to_keys_that_expire() {
+    let (dir, clock) = (common::tempdir(), Arc::new(ManualClock::at(BEGIN)));
+    let db = expiring(dir.path(), &clock);
+    let files = common::contents(dir.path());
+    drop(db);
+    common::restore(dir.path(), &files);
+    let (mut numbers, mut faults) = (Numbers(23), Vec::new());
+    for (name, bytes) in files.iter().filter(|(_, bytes)| !bytes.is_empty()) {
+        let written = common::written(bytes).len() as u64;
+        let is_log = name.ends_with("log") || name.starts_with('M');
+        for _ in 0..if is_log { 40 } else { 12 } * longer() {
+            let (at, mask) = (numbers.below(written) as usize, numbers.below(255) as u8 + 1);
+            let mut flipped = bytes.clone();
+            flipped[at] ^= mask;
+            faults.push(Fault::of(name, &format!("flip {at} {mask}"), flipped));
+            let length = numbers.below(written + 1) as usize;
+            faults.push(Fault::of(name, &format!("cut {length}"), bytes[..length].to_vec()));
+        }
+    }
+    let flips = faults.len();
+    // Under right checksums, but not in the manifest: with a forged time there, the library would have another time than the reader.
+    for (name, bytes) in &files {
+        let is_log = name.ends_with("log");
+        if !is_log && !name.ends_with("sst") {
+            continue;
+        }
+        for part in parts(&dir.path().join(name), bytes) {
+            for _ in 0..if is_log { 5 } else { 2 } * longer() {
+                let mut forged = bytes.clone();
+                let at = part.covered.start + numbers.below(part.covered.len() as u64) as usize;
+                forged[at] ^= 1 << numbers.below(8);
+                let mut covered = part.covered.clone();
+                if part.sum < covered.start {
+                    covered.end = bytes.len().min(part.sum + 27 + number(&forged, part.sum + 4, 2));
+                }
+                let checksum = part.checksum(&forged[covered]);
+                forged[part.sum..part.sum + 4].copy_from_slice(&checksum);
+                faults.push(Fault::put(vec![(name.clone(), forged)]));
+            }
+        }
+    }
+    let Some(outcomes) = compare_faults(dir.path(), &files, &faults) else { return };
+    let [refused, degraded, other, right] = tally(&outcomes);
+    println!(
+        "{flips} flips and cuts, {} forgeries: {refused} refused, {degraded} with a filter degraded, \
+         {other} with another listing, {right} without effect",
+        faults.len() - flips
+    );
+    assert!(refused > 100 && other > 50 && right > 0);
 }
 
 /// Rebuilt repeatedly, so that each table has a filter within and another beside it.
