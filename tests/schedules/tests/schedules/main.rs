@@ -17,6 +17,7 @@ mod bursts;
 mod checkpoints;
 mod determinism;
 mod endings;
+mod expiry;
 mod explore;
 mod filters;
 mod ingests;
