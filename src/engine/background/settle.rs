@@ -64,6 +64,8 @@ pub(crate) fn wait_until_settled(db: &DbInner) -> Result<()> {
 fn is_settled(db: &DbInner) -> Result<bool> {
     let scheduler = &db.scheduler;
     let mut state = scheduler.state.lock();
+    // Time may have passed since a thread looked for work. Once: two waiters must not wake each other for ever.
+    scheduler.changed.notify_all();
     loop {
         db.check_writable()?;
         let due =
@@ -79,10 +81,6 @@ fn is_settled(db: &DbInner) -> Result<bool> {
             continue;
         }
         state.check(Task::Compaction)?;
-        if due {
-            // The thread may not know: time has passed.
-            scheduler.changed.notify_all();
-        }
         state = scheduler.changed.wait(state);
     }
 }
