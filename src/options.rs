@@ -334,6 +334,7 @@ impl Options {
 
     /// Whether a clock that is more than an hour behind the time that the store has recorded is right (off by
     /// default). Otherwise such an opening fails with [`Error::ClockBehind`]: keys would live longer than they should.
+    /// An opening to write then records the time of the clock, so once is enough.
     pub fn accept_clock(mut self, accept: bool) -> Self {
         self.accept_clock = accept;
         self

@@ -178,9 +178,12 @@ impl Db {
     /// entry. [`Expiry::Never`] is an expiry, too. Other writes take the store's default
     /// ([`Options::default_ttl`]).
     ///
+    /// Each write of a key replaces its expiry. Count from [`now`](Self::now), not from `SystemTime::now()`.
+    /// [`Range::next_with_expiry`] returns the expiry of a key.
+    ///
     /// Times are whole milliseconds, rounded up; a past one is written as expired. A snapshot, a scan and a transaction
-    /// see the store at the time of their beginning. Its bytes go with a compaction, which begins when a quarter of a
-    /// table has expired.
+    /// see the store at the time of their beginning. The bytes of expired keys go with a compaction, which begins when a
+    /// quarter of a table has expired.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -207,8 +210,8 @@ impl Db {
         self.is_here() && self.0.inner.env.time.is_used()
     }
 
-    /// The time of the store: that of the clock, unless this went back while the store was open, or since the store
-    /// recorded its time.
+    /// The time of the store: the latest that its clock has shown since the opening, or that the store has recorded. If
+    /// the clock goes back, this time stands still until the clock has caught up, and keys live longer by as much.
     pub fn now(&self) -> SystemTime {
         self.0.inner.env.time.system_time()
     }
