@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::codec::{Fields, PutFields};
 use crate::error::{Error, Result};
-use crate::expiry::{Expiry, Millis, NEVER, stored};
+use crate::expiry::{Expiry, Millis, stored, written_at};
 use crate::key::{self, EXPIRY_BYTES, EntryKind, EntryRef, MAX_KEY_BYTES, Seq};
 
 const MAX_BATCH_BYTES: u64 = u32::MAX as u64;
@@ -38,7 +38,7 @@ pub struct Batch {
     count: u64,
     /// Encoded entries: a put for a key that must have this value, a tombstone for one that must be absent.
     requirements: Vec<u8>,
-    /// Whether an entry has an expiry of its own; [`NEVER`] is one.
+    /// Whether an entry has an expiry of its own; [`Expiry::Never`] is one.
     has_expiries: bool,
     /// The error of the first change or condition that is too long.
     refused: Option<Error>,
@@ -109,12 +109,8 @@ impl Batch {
         value: impl AsRef<[u8]>,
         expiry: impl Into<Expiry>,
     ) -> &mut Self {
-        self.push_stored(key.as_ref(), value.as_ref(), expiry.into().stored())
-    }
-
-    /// As `put_expiring`, with a stored expiry.
-    pub(crate) fn push_stored(&mut self, key: &[u8], value: &[u8], expiry: Millis) -> &mut Self {
-        self.push(EntryKind::Expiring, key, &stored(expiry, value))
+        let value = stored(expiry.into().in_batch(), value.as_ref());
+        self.push(EntryKind::Expiring, key.as_ref(), &value)
     }
 
     /// Deletes a key.
@@ -183,8 +179,8 @@ impl Batch {
         entries(&self.ops).map(|entry| match (entry.key, entry.put()) {
             (key, None) => Change::Delete { key },
             (key, Some((None, value))) => Change::Put { key, value },
-            (key, Some((expiry, value))) => {
-                Change::PutExpiring { key, value, expiry: Expiry::of_stored(expiry) }
+            (key, Some((Some(expiry), value))) => {
+                Change::PutExpiring { key, value, expiry: Expiry::of_batch(expiry) }
             }
         })
     }
@@ -227,19 +223,21 @@ impl Batch {
         self.refused.clone().map_or(Ok(()), Err)
     }
 
-    /// Gives entries without an expiry of their own the `default`, and removes [`NEVER`]. Returns whether an entry expires.
-    pub(crate) fn set_expiries(&mut self, default: Option<Millis>) -> bool {
+    /// Gives each entry the expiry that a write at the time `now` stores: its own, or the `default`. Returns whether an
+    /// entry expires.
+    pub(crate) fn set_expiries(&mut self, now: Millis, default: Option<Millis>) -> bool {
         let (mut ops, mut expires) = (Vec::with_capacity(self.ops.len()), false);
         for entry in entries(&self.ops) {
-            match entry.put().map(|(expiry, value)| (expiry.or(default), value)) {
-                Some((Some(NEVER) | None, value)) => {
-                    encode_entry(&mut ops, EntryKind::Put, entry.key, value);
-                }
-                Some((Some(expiry), value)) => {
+            let Some((own, value)) = entry.put() else {
+                encode_entry(&mut ops, EntryKind::Delete, entry.key, &[]);
+                continue;
+            };
+            match own.or(default).and_then(|expiry| written_at(now, expiry)) {
+                None => encode_entry(&mut ops, EntryKind::Put, entry.key, value),
+                Some(expiry) => {
                     encode_entry(&mut ops, EntryKind::Expiring, entry.key, &stored(expiry, value));
                     expires = true;
                 }
-                None => encode_entry(&mut ops, EntryKind::Delete, entry.key, &[]),
             }
         }
         self.ops = ops;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
-use crate::expiry::{Millis, since_1970};
+use crate::expiry::{Millis, since_1970, ttl_in_batch};
 use crate::sync::{Arc, AtomicBool, AtomicU64, Instant, Ordering};
 
 /// The end of the year 9999. No manifest has a later time.
@@ -67,7 +67,8 @@ pub(crate) struct StoreTime {
     merged: AtomicU64,
     /// Whether the store has expiring entries. It is set before the first one is visible.
     is_used: AtomicBool,
-    pub(crate) default_ttl: Option<Millis>,
+    /// What an entry takes that has no expiry of its own, as a batch has it.
+    pub(crate) default: Option<Millis>,
 }
 
 impl Default for StoreTime {
@@ -85,7 +86,7 @@ impl StoreTime {
             latest: AtomicU64::new(opened.0),
             merged: AtomicU64::new(0),
             is_used: AtomicBool::new(false),
-            default_ttl: None,
+            default: None,
         }
     }
 
@@ -96,7 +97,7 @@ impl StoreTime {
         recorded: Option<Millis>,
         default_ttl: Option<Millis>,
     ) -> Result<Self> {
-        let time = Self { default_ttl, ..Self::of(Arc::clone(clock)) };
+        let time = Self { default: default_ttl.map(ttl_in_batch), ..Self::of(Arc::clone(clock)) };
         time.follow(recorded, is_accepted)?;
         Ok(time)
     }
@@ -111,6 +112,12 @@ impl StoreTime {
         }
         self.go_on_from(Some(if is_behind { shown } else { recorded }));
         Ok(())
+    }
+
+    /// At the opening: what the clock shows, and the time that the store recorded, if that is later.
+    pub(crate) fn behind(&self) -> Option<(SystemTime, SystemTime)> {
+        let (shown, recorded) = (self.opened.0, self.latest.load(Ordering::Relaxed));
+        (shown < recorded).then(|| (at(shown), at(recorded)))
     }
 
     pub(crate) fn go_on_from(&self, recorded: Option<Millis>) {
@@ -148,11 +155,6 @@ impl StoreTime {
     /// The time that the manifest records.
     pub(crate) fn recorded(&self) -> Option<Millis> {
         self.is_used().then(|| self.now())
-    }
-
-    /// The time that an entry takes which has no expiry of its own.
-    pub(crate) fn default_expiry(&self) -> Option<Millis> {
-        self.default_ttl.map(|ttl| self.now().saturating_add(ttl))
     }
 
     /// What expired up to this time may go. A wall clock that jumps hides keys, but destroys none.

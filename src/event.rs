@@ -2,6 +2,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::filter::FilterPolicy;
 use crate::inspect::FilterInfo;
@@ -47,6 +48,15 @@ pub enum Event {
         stored: FilterPolicy,
         /// The policy in force.
         policy: FilterPolicy,
+    },
+    /// At the opening, the clock is behind the time that the store recorded, by less than an hour. The [time of the
+    /// store](crate::Db::now) stands still until the clock has caught up, and keys live longer by as much.
+    #[non_exhaustive]
+    ClockBehind {
+        /// The time of the clock.
+        clock: SystemTime,
+        /// The time that the store recorded.
+        recorded: SystemTime,
     },
     /// A table has a new filter, or its filter was removed.
     #[non_exhaustive]
@@ -131,6 +141,13 @@ impl fmt::Display for Event {
             }
             Self::PolicyReplaced { stored, policy } => {
                 write!(f, "policy: {policy}, instead of {stored}, which stores no longer have")
+            }
+            Self::ClockBehind { clock, recorded } => {
+                let [clock, recorded] = [*clock, *recorded].map(humantime::format_rfc3339_millis);
+                write!(
+                    f,
+                    "the clock shows {clock}: the time of the store stands still at {recorded}"
+                )
             }
             Self::FilterRebuilt { table, filter } => {
                 write!(f, "table {table}: its filter was replaced: {filter}")

@@ -12,6 +12,8 @@ pub(crate) type Millis = u64;
 
 /// The expiry of what never expires. A batch alone has it: without it, an entry takes the default of the store.
 pub(crate) const NEVER: Millis = Millis::MAX;
+/// The bit of a time to live. A batch alone has it, until it is written.
+const TTL: Millis = 1 << 63;
 
 /// When a key expires. From then on it is absent for every call. Times are whole milliseconds, rounded up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,6 +24,8 @@ pub enum Expiry {
     Never,
     /// The key is absent from this time on.
     At(SystemTime),
+    /// The key is absent when this time has passed since its write, by the [time of the store](crate::Db::now).
+    In(Duration),
 }
 
 impl From<SystemTime> for Expiry {
@@ -30,19 +34,55 @@ impl From<SystemTime> for Expiry {
     }
 }
 
+/// `None` is never: what reads return.
+impl From<Option<SystemTime>> for Expiry {
+    fn from(expiry: Option<SystemTime>) -> Self {
+        expiry.map_or(Self::Never, Self::At)
+    }
+}
+
+impl From<Duration> for Expiry {
+    fn from(ttl: Duration) -> Self {
+        Self::In(ttl)
+    }
+}
+
 impl Expiry {
-    pub(crate) fn stored(self) -> Millis {
+    /// What a batch has for it.
+    pub(crate) fn in_batch(self) -> Millis {
         match self {
             Self::Never => NEVER,
-            Self::At(time) => rounded_up(since_1970(time)).min(NEVER - 1),
+            Self::At(time) => rounded_up(since_1970(time)).min(TTL - 1),
+            Self::In(ttl) => ttl_in_batch(rounded_up(ttl)),
         }
     }
 
-    pub(crate) fn of_stored(expiry: Option<Millis>) -> Self {
-        expiry.filter(|&expiry| expiry != NEVER).map_or(Self::Never, |expiry| {
-            let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(expiry));
-            time.map_or(Self::Never, Self::At)
-        })
+    pub(crate) fn of_batch(expiry: Millis) -> Self {
+        match expiry {
+            NEVER => Self::Never,
+            TTL.. => Self::In(Duration::from_millis(expiry - TTL)),
+            _ => system_time(expiry).into(),
+        }
+    }
+}
+
+/// The time of a stored expiry; `None` for [`NEVER`].
+pub(crate) fn system_time(expiry: Millis) -> Option<SystemTime> {
+    let time = (expiry != NEVER).then(|| Duration::from_millis(expiry))?;
+    SystemTime::UNIX_EPOCH.checked_add(time)
+}
+
+/// What a batch has for a time to live.
+pub(crate) fn ttl_in_batch(ttl: Millis) -> Millis {
+    TTL + ttl.min(TTL - 2)
+}
+
+/// The expiry that a write at this time stores for what a batch has; `None` for [`NEVER`].
+pub(crate) fn written_at(now: Millis, in_batch: Millis) -> Option<Millis> {
+    match in_batch {
+        NEVER => None,
+        TTL.. => Some((now + (in_batch - TTL)).min(TTL - 1)),
+        expiry => Some(expiry),
     }
 }
 
@@ -117,6 +157,11 @@ impl Stored {
     #[inline]
     pub(crate) fn value_at(self, time: Millis) -> Option<Value> {
         self.is_value_at(time).then(|| self.into_value())
+    }
+
+    pub(crate) fn into_value_and_expiry(self) -> (Value, Option<SystemTime>) {
+        let expiry = self.expiry().and_then(system_time);
+        (self.into_value(), expiry)
     }
 
     /// The value, without an expiry before it.

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use crate::clock::at;
 use crate::error::{Error, IoContext, Result};
-use crate::expiry::{Expiry, Stored};
+use crate::expiry::{Stored, system_time};
 use crate::filter::{LookupKey, PrefixExtractor};
 use crate::iter::{Cursor, Direction};
 use crate::key::EntryKind;
@@ -204,17 +204,17 @@ pub struct TableExpiries {
     /// The earliest expiry of an entry.
     pub earliest: SystemTime,
     /// The time at which a quarter of the bytes has expired: a compaction is due.
-    pub quarter: Expiry,
+    pub quarter: Option<SystemTime>,
     /// The time at which all entries have expired: the table can go without a read.
-    pub all: Expiry,
+    pub all: Option<SystemTime>,
 }
 
 impl From<Expiries> for TableExpiries {
     fn from(expiries: Expiries) -> Self {
         Self {
             earliest: at(expiries.earliest),
-            quarter: Expiry::of_stored(Some(expiries.quarter())),
-            all: Expiry::of_stored(Some(expiries.all())),
+            quarter: system_time(expiries.quarter()),
+            all: system_time(expiries.all()),
         }
     }
 }
@@ -244,7 +244,7 @@ pub struct TableEntry {
     /// The value; empty for a tombstone.
     pub value: Value,
     /// When the entry expires.
-    pub expiry: Expiry,
+    pub expiry: Option<SystemTime>,
 }
 
 /// An SSTable opened without its store. Its filter may be degraded.
@@ -360,7 +360,7 @@ impl TableFile {
             let key = Value::copied(entry.key);
             let (seq, kind) = (entry.seq, entry.kind);
             let stored = Stored { kind, value: current.value() };
-            let expiry = Expiry::of_stored(stored.expiry());
+            let expiry = stored.expiry().and_then(system_time);
             let entry = TableEntry { key, seq, kind, value: stored.into_value(), expiry };
             let advanced = current.advance();
             cursor = Some(advanced.map(|()| current));

@@ -4,8 +4,6 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
-use criba::Expiry;
-
 use crate::expiry::{millis, refused};
 use crate::failure::Result;
 use crate::framing::{self, Fields};
@@ -45,14 +43,14 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let mut range = db.range(range);
     while let Some(item) = range.next_with_expiry() {
         let (key, value, expiry) = item?;
-        if !has_expiries && expiry != Expiry::Never {
+        if !has_expiries && expiry.is_some() {
             return Err(refused(&args.dir, &key, "--plain"));
         }
         write!(out, "{}\t{}", escaped(&key), escaped(&value))?;
         match expiry {
-            Expiry::At(time) => writeln!(out, "\t{}", millis(time))?,
-            Expiry::Never if has_expiries => writeln!(out, "\t")?,
-            Expiry::Never => writeln!(out)?,
+            Some(time) => writeln!(out, "\t{}", millis(time))?,
+            None if has_expiries => writeln!(out, "\t")?,
+            None => writeln!(out)?,
         }
         lines += 1;
     }

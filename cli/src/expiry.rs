@@ -3,36 +3,30 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use criba::{Db, Expiry};
+use criba::Expiry;
 
-use crate::failure::{Failure, Result};
+use crate::failure::Failure;
 use crate::text::escaped;
 
 /// The option for an expiry.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct ExpiryArgs {
-    /// Expire so long from now: 7d, "1h 30m" [default: the store's own, which is never unless a program set it]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(crate) expires_in: Option<Duration>,
+    /// Expire so long after the write: 90s, 7d, "1h 30m" (m is a minute, M a month), or never [default: as the store
+    /// has recorded, see `stats`]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
+    pub(crate) expires_in: Option<Expiry>,
 }
 
-impl ExpiryArgs {
-    /// The expiry of what is written now; `None` for the store's default.
-    pub(crate) fn expiry(self, db: &Db) -> Result<Option<Expiry>> {
-        let Some(expires_in) = self.expires_in else { return Ok(None) };
-        let time = db.now().checked_add(expires_in);
-        let time = time.ok_or_else(|| Failure::Usage("--expires-in: too long a time".into()))?;
-        Ok(Some(Expiry::At(time)))
+fn duration(text: &str) -> Result<Expiry, String> {
+    if text == "never" {
+        return Ok(Expiry::Never);
     }
-}
-
-fn duration(text: &str) -> std::result::Result<Duration, String> {
     let duration = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}; expected a time such as 90s, 12h or 7d"))?;
+        .map_err(|error| format!("{error}; expected a time such as 90s, 12h or 7d, or never"))?;
     if duration.is_zero() {
         return Err("zero: what is written would be expired".to_owned());
     }
-    Ok(duration)
+    Ok(Expiry::In(duration))
 }
 
 /// The milliseconds from the beginning of 1970 on.
@@ -52,17 +46,17 @@ pub(crate) fn parsed(text: &[u8]) -> Option<Expiry> {
 }
 
 /// The time for a reader, or the milliseconds after the year 9999.
-pub(crate) fn shown(expiry: Expiry) -> String {
+pub(crate) fn shown(expiry: Option<SystemTime>) -> String {
     const LATEST: u64 = 253_402_300_799_999;
     match expiry {
-        Expiry::Never => "never".to_owned(),
-        Expiry::At(time) if millis(time) > LATEST => format!("{} ms", millis(time)),
-        Expiry::At(time) => humantime::format_rfc3339_millis(time).to_string(),
+        None => "never".to_owned(),
+        Some(time) if millis(time) > LATEST => format!("{} ms", millis(time)),
+        Some(time) => humantime::format_rfc3339_millis(time).to_string(),
     }
 }
 
 /// The error of an option whose lines cannot hold an expiry.
 pub(crate) fn refused(dir: &Path, key: &[u8], option: &str) -> Failure {
-    let found = format!("another at the key {}; leave {option} out", escaped(key));
-    Failure::unfit(dir, "keys that do not expire", found)
+    let found = format!("the key {}, which expires; use `dump` without --plain", escaped(key));
+    Failure::unfit(dir, format!("keys that do not expire, for {option}"), found)
 }

@@ -45,6 +45,7 @@ fn as_json(key: &[u8], explanation: &Explanation) -> Map<String, Value> {
     let mut object = Map::new();
     json::insert_bytes(&mut object, "key", key);
     object.insert("found".into(), explanation.value.is_some().into());
+    object.insert("expired".into(), explanation.is_expired().into());
     if let Some(value) = &explanation.value {
         json::insert_bytes(&mut object, "value", value);
     }

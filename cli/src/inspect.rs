@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use criba::{EntryKind, Expiry, FilterInfo, FilterKind, TableFile};
+use criba::{EntryKind, FilterInfo, FilterKind, TableFile};
 use serde_json::{Map, Value};
 
 use crate::expiry::{millis, shown};
@@ -122,7 +122,7 @@ fn as_json(table: &TableFile, entries: bool) -> Result<Map<String, Value>> {
             if entry.kind != EntryKind::Delete {
                 json::insert_bytes(&mut object, "value", &entry.value);
             }
-            if let Expiry::At(time) = entry.expiry {
+            if let Some(time) = entry.expiry {
                 object.insert("expires".into(), millis(time).into());
             }
             Ok(Value::Object(object))
@@ -152,7 +152,7 @@ fn print_properties(table: &TableFile, out: &mut dyn Write) -> Result<()> {
         writeln!(out, "  {name:<17} {value}")?;
     }
     if let Some(expiries) = properties.expiries {
-        let earliest = shown(expiries.earliest.into());
+        let earliest = shown(Some(expiries.earliest));
         let (quarter, all) = (shown(expiries.quarter), shown(expiries.all));
         writeln!(out, "  {:<17} {earliest}", "earliest expiry")?;
         writeln!(out, "  {:<17} {quarter}", "a quarter expires")?;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use criba::{Expiry, FilterInfo, TableExpiries};
+use criba::{FilterInfo, TableExpiries};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -27,13 +27,12 @@ pub(crate) fn insert_bytes(object: &mut Map<String, Value>, name: &str, bytes: &
 
 /// Adds when the entries of a table expire, in milliseconds since 1970.
 pub(crate) fn insert_expiries(object: &mut Map<String, Value>, expiries: Option<TableExpiries>) {
-    let millis = |expiry| if let Expiry::At(time) = expiry { Some(millis(time)) } else { None };
     for (name, expiry) in [
-        ("earliest_expires", expiries.map(|expiries| expiries.earliest.into())),
-        ("quarter_expires", expiries.map(|expiries| expiries.quarter)),
-        ("all_expires", expiries.map(|expiries| expiries.all)),
+        ("earliest_expires", expiries.map(|expiries| expiries.earliest)),
+        ("quarter_expires", expiries.and_then(|expiries| expiries.quarter)),
+        ("all_expires", expiries.and_then(|expiries| expiries.all)),
     ] {
-        object.insert(name.into(), expiry.and_then(millis).into());
+        object.insert(name.into(), expiry.map(millis).into());
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{Answer, interrupt, print_error, progress, store};
 /// keys must ascend in the order of their bytes, each key once, as `scan` and `dump` print them.
 ///
 /// The lines of a dump have their own expiries, or none: such a key never expires. Others expire as --expires-in
-/// says, all at one time, or by the store's default.
+/// says, or by the store's default.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
@@ -136,11 +136,10 @@ struct Loading {
     dir: PathBuf,
     filters: FilterArgs,
     clock: ClockArgs,
-    expires_in: ExpiryArgs,
-    sorted: Option<Sorted>,
-    db: Option<Db>,
     /// Of lines without an expiry of their own; `None` for the store's default.
     expiry: Option<Expiry>,
+    sorted: Option<Sorted>,
+    db: Option<Db>,
     batch: Batch,
     /// Lines in the batch.
     waiting: u64,
@@ -155,8 +154,8 @@ struct Loading {
 impl Loading {
     fn of(args: &Args) -> Self {
         let (dir, filters, clock) = (args.dir.clone(), args.filters.clone(), args.clock);
-        let (expires_in, sorted) = (args.expiry, args.sorted);
-        Self { dir, filters, clock, expires_in, sorted, ..Self::default() }
+        let (expiry, sorted) = (args.expiry.expires_in, args.sorted);
+        Self { dir, filters, clock, expiry, sorted, ..Self::default() }
     }
 
     fn as_json(&self, tables: Option<u64>, complete: bool) -> Value {
@@ -172,17 +171,12 @@ impl Loading {
 
     fn db(&mut self) -> Result<&Db> {
         if self.db.is_none() {
-            let db = store::to_fill(&self.dir, &self.filters, self.clock)?;
-            self.expiry = self.expires_in.expiry(&db)?;
-            self.db = Some(db);
+            self.db = Some(store::to_fill(&self.dir, &self.filters, self.clock)?);
         }
         Ok(self.db.as_ref().expect("opened above"))
     }
 
     fn put(&mut self, (key, value, expiry): &Item<'_>) -> Result<()> {
-        if self.expires_in.expires_in.is_some() {
-            self.db()?; // which determines the expiry
-        }
         match expiry.or(self.expiry) {
             Some(expiry) => self.batch.put_expiring(key, value, expiry),
             None => self.batch.put(key, value),

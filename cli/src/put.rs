@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let key = text::of_argument(&args.key)?;
     let value = if args.value == "-" { of_input()? } else { text::of_argument(&args.value)? };
     let db = store::to_fill(&args.dir, &args.filters, args.clock)?;
-    match args.expiry.expiry(&db)? {
+    match args.expiry.expires_in {
         Some(expiry) => db.put_with_expiry(key, value, expiry)?,
         None => db.put(key, value)?,
     }

@@ -3,7 +3,6 @@ use std::io::Write;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use criba::Expiry;
 use serde_json::{Map, json};
 
 use crate::expiry;
@@ -66,7 +65,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
             if args.reverse { range.next_back_with_expiry() } else { range.next_with_expiry() };
         let Some(item) = item else { break };
         let (key, value, expiry) = item?;
-        if args.raw && !args.keys && expiry != Expiry::Never {
+        if args.raw && !args.keys && expiry.is_some() {
             return Err(expiry::refused(&args.dir, &key, "--raw"));
         }
         if !args.count {

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use criba::{FilterInfo, FilterShape, MemoryUse, PrefixExtractor, RecoveryReport, TableInfo};
 use serde::Serialize;
@@ -51,6 +52,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
             "logged_changes": recovery.changes,
             "unreferenced_files": recovery.unreferenced_files,
             "has_expiries": db.has_expiries(),
+            "default_ttl_ms": db.default_ttl().map(|ttl| ttl.as_millis() as u64),
             "left_out_bytes": left_out(&recovery).map(|lost| lost.bytes).sum::<u64>(),
         });
         json::print(&object, out)?;
@@ -75,7 +77,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     print_prefixes(&tables, db.prefix_extractor(), &args.dir, out)?;
     print_bumped(&tables, out)?;
     print_resident(&tables, out)?;
-    print_expiries(&tables, out)?;
+    print_expiries(&tables, db.default_ttl(), out)?;
     print_memory(memory, out)?;
     print_degraded(&tables, &args.dir, out)?;
     print_crowded(&tables, out)?;
@@ -157,6 +159,7 @@ fn table(table: &TableInfo) -> Value {
         "entries": table.entries,
         "tombstones": table.tombstones,
         "file_bytes": table.file_bytes,
+        "expired": table.expired,
         "filter": json::filter(&table.filter),
     });
     if let Value::Object(object) = &mut object {
@@ -267,12 +270,25 @@ fn columns(stored: &FilterShape) -> String {
     }
 }
 
-fn print_expiries(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
+fn print_expiries(
+    tables: &[TableInfo],
+    default_ttl: Option<Duration>,
+    out: &mut dyn Write,
+) -> Result<()> {
+    if let Some(ttl) = default_ttl {
+        writeln!(out, "default time to live: {}", humantime::format_duration(ttl))?;
+    }
     let expiries = tables.iter().filter_map(|table| table.expiries);
     if let Some(earliest) = expiries.clone().map(|expiries| expiries.earliest).min() {
-        let tables = counted(expiries.count() as u64, "table");
-        let text =
-            format!("expiring entries: in {tables}, the first one at {}", shown(earliest.into()));
+        let tables_of_them = counted(expiries.count() as u64, "table");
+        let first = shown(Some(earliest));
+        let mut text = format!("expiring entries: in {tables_of_them}, the first from {first} on");
+        let bytes = tables.iter().map(|table| table.file_bytes).sum();
+        let expired = tables.iter().map(|table| table.expired * table.file_bytes as f64).sum();
+        if expired > 0.0 {
+            let share = percent(ratio(expired, bytes));
+            text = format!("{text}; at least {share} of the bytes have expired");
+        }
         writeln!(out, "{}", wrapped(&text, 4))?;
     }
     Ok(())

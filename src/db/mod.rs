@@ -13,7 +13,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub use self::copy::CheckpointFiles;
 pub use self::info::{FilterMemory, MemoryUse, TableInfo};
@@ -178,8 +178,10 @@ impl Db {
     /// entry. [`Expiry::Never`] is an expiry, too. Other writes take the store's default
     /// ([`Options::default_ttl`]).
     ///
-    /// Each write of a key replaces its expiry. Count from [`now`](Self::now), not from `SystemTime::now()`.
-    /// [`Range::next_with_expiry`] returns the expiry of a key.
+    /// Each write of a key replaces its expiry. A `Duration` counts from [`now`](Self::now) at the write; a `SystemTime`
+    /// should do so, too. [`get_with_expiry`](Self::get_with_expiry) and [`Range::next_with_expiry`] return the expiry
+    /// of a key. A [`Batch`] has the conditional form: [`require`](Batch::require) with
+    /// [`put_expiring`](Batch::put_expiring).
     ///
     /// Times are whole milliseconds, rounded up; a past one is written as expired. A snapshot, a scan and a transaction
     /// see the store at the time of their beginning. The bytes of expired keys go with a compaction, which begins when a
@@ -190,7 +192,7 @@ impl Db {
     /// # let db = criba::Db::open(dir.path().join("store"))?;
     /// use std::time::Duration;
     ///
-    /// db.put_with_expiry("session", "ada", db.now() + Duration::from_secs(3600))?;
+    /// db.put_with_expiry("session", "ada", Duration::from_secs(3600))?;
     /// assert!(db.contains("session")?);
     /// db.put_with_expiry("session", "ada", db.now())?;
     /// assert!(!db.contains("session")?);
@@ -208,6 +210,15 @@ impl Db {
     /// Whether the store has, or had, keys that expire, or a [default](Options::default_ttl) by which they do. No I/O.
     pub fn has_expiries(&self) -> bool {
         self.is_here() && self.0.inner.env.time.is_used()
+    }
+
+    /// The time that keys live which are written without an expiry of their own; `None` for ever. See
+    /// [`Options::default_ttl`]. No I/O.
+    pub fn default_ttl(&self) -> Option<Duration> {
+        self.inner()
+            .ok()
+            .and_then(|inner| inner.filters.settings().default_ttl)
+            .map(Duration::from_millis)
     }
 
     /// The time of the store: the latest that its clock has shown since the opening, or that the store has recorded. If
@@ -287,9 +298,9 @@ impl Db {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = criba::Db::open(dir.path().join("store"))?;
     /// // Whether a message comes for the first time within an hour.
-    /// let until = db.now() + std::time::Duration::from_secs(3600);
-    /// assert!(db.insert_if_absent_until("message 1", "", until)?);
-    /// assert!(!db.insert_if_absent_until("message 1", "", until)?);
+    /// let hour = std::time::Duration::from_secs(3600);
+    /// assert!(db.insert_if_absent_until("message 1", "", hour)?);
+    /// assert!(!db.insert_if_absent_until("message 1", "", hour)?);
     /// # Ok::<(), criba::Error>(())
     /// ```
     pub fn insert_if_absent_until(
@@ -390,6 +401,14 @@ impl Db {
     /// kept may keep its whole block in memory: `to_vec` copies its bytes.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         Reader::get(self, key.as_ref())
+    }
+
+    /// The value of a key, and when it expires; `None` for never. Costs as much as [`get`](Self::get).
+    pub fn get_with_expiry(
+        &self,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<(Value, Option<SystemTime>)>> {
+        Reader::get_with_expiry(self, key.as_ref())
     }
 
     /// The values of many keys as of one moment, in their order; `None` for absent keys.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Bound, Deref};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 
@@ -221,6 +222,16 @@ impl ReadOnlyDb {
     /// Whether the store has, or had, keys that expire, or a [default](Options::default_ttl) by which they do. No I/O.
     pub fn has_expiries(&self) -> bool {
         self.loaded().is_ok_and(|loaded| loaded.env.time.is_used())
+    }
+
+    /// As [`Db::default_ttl`](crate::Db::default_ttl).
+    pub fn default_ttl(&self) -> Option<Duration> {
+        self.loaded().ok().and_then(|loaded| loaded.settings.default_ttl).map(Duration::from_millis)
+    }
+
+    /// As [`Db::now`](crate::Db::now).
+    pub fn now(&self) -> SystemTime {
+        self.0.loaded.load().env.time.system_time()
     }
 
     /// What the last reading of the logs found. An incomplete end can be a write that is under way.

@@ -1,3 +1,5 @@
+use std::time::SystemTime;
+
 use super::keys::Keys;
 use super::snapshot::Snapshot;
 use crate::engine::scan::Range;
@@ -37,6 +39,9 @@ use crate::value::Value;
 pub trait Reader {
     /// As [`Db::get`](crate::Db::get).
     fn get(&self, key: &[u8]) -> Result<Option<Value>>;
+
+    /// As [`Db::get_with_expiry`](crate::Db::get_with_expiry).
+    fn get_with_expiry(&self, key: &[u8]) -> Result<Option<(Value, Option<SystemTime>)>>;
 
     /// As [`Db::get_many`](crate::Db::get_many).
     fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>>;
@@ -97,6 +102,12 @@ macro_rules! implement_reader {
                 self.lookup(|lookups, view, when| lookups.get(view, when, key, &mut ()))
             }
 
+            fn get_with_expiry(&self, key: &[u8]) -> Result<Option<(Value, Option<SystemTime>)>> {
+                self.lookup(|lookups, view, when| {
+                    lookups.find(view, when, key, &mut (), Stored::into_value_and_expiry)
+                })
+            }
+
             fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
                 <$store>::get_many(self, keys)
             }
@@ -141,6 +152,14 @@ macro_rules! inherit_reads {
             /// As [`Db::get`](crate::Db::get).
             pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
                 Reader::get(self, key.as_ref())
+            }
+
+            /// As [`Db::get_with_expiry`](crate::Db::get_with_expiry).
+            pub fn get_with_expiry(
+                &self,
+                key: impl AsRef<[u8]>,
+            ) -> Result<Option<(Value, Option<SystemTime>)>> {
+                Reader::get_with_expiry(self, key.as_ref())
             }
 
             /// As [`Db::get_many`](crate::Db::get_many).

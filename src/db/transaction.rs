@@ -184,7 +184,7 @@ impl Transaction {
         value: impl AsRef<[u8]>,
         expiry: impl Into<Expiry>,
     ) -> &mut Self {
-        let value = stored(expiry.into().stored(), value.as_ref());
+        let value = stored(expiry.into().in_batch(), value.as_ref());
         self.change(key.as_ref(), EntryKind::Expiring, value.into())
     }
 

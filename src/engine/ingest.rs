@@ -13,7 +13,7 @@ use super::background::{Places, discard, fit_ingested, flush, flush_all_sealed, 
 use super::inner::DbInner;
 use crate::compaction::{Busy, MergeContext, Occupied, Outputs};
 use crate::error::{Error, Result};
-use crate::expiry::{Expiry, NEVER, stored};
+use crate::expiry::{Expiry, stored, written_at};
 use crate::key::{EntryKind, EntryRef, check_lengths};
 use crate::ledger::Activity;
 use crate::sstable::{OpenTable, TableSettings, TableWriter};
@@ -83,13 +83,14 @@ impl DbInner {
             count += 1;
             let (key, value) = (key.as_ref(), value.as_ref());
             check(&outputs, key, value)?;
-            let expiry = expiry.map(Expiry::stored).or_else(|| self.env.time.default_expiry());
-            match expiry {
-                None | Some(NEVER) => {
+            let time = &self.env.time;
+            let expiry = expiry.map(Expiry::in_batch).or(time.default);
+            match expiry.and_then(|expiry| written_at(time.now(), expiry)) {
+                None => {
                     outputs.add(EntryRef { key, seq: 0, kind: EntryKind::Put, value })?;
                 }
                 Some(expiry) => {
-                    expired_writes += u64::from(expiry <= self.env.time.now());
+                    expired_writes += u64::from(expiry <= time.now());
                     let (kind, value) = (EntryKind::Expiring, &stored(expiry, value));
                     outputs.add(EntryRef { key, seq: 0, kind, value })?;
                     has_expiries = true;

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::background::Scheduler;
 use super::inner::DbInner;
 use crate::error::Result;
-use crate::expiry::{Expiry, Moment, Stored};
+use crate::expiry::{Moment, Stored};
 use crate::filter::PrefixExtractor;
 use crate::fork::Birth;
 use crate::iter::{Cursor, Direction, MergeCursor};
@@ -187,10 +188,9 @@ impl Item {
         (self.key, self.stored.into_value())
     }
 
-    fn with_expiry(self) -> (Value, Value, Expiry) {
-        let expiry = Expiry::of_stored(self.stored.expiry());
-        let (key, value) = self.pair();
-        (key, value, expiry)
+    fn with_expiry(self) -> (Value, Value, Option<SystemTime>) {
+        let (value, expiry) = self.stored.into_value_and_expiry();
+        (self.key, value, expiry)
     }
 }
 
@@ -200,12 +200,12 @@ impl Range {
     }
 
     /// The next key and value, and when the key expires.
-    pub fn next_with_expiry(&mut self) -> Option<Result<(Value, Value, Expiry)>> {
+    pub fn next_with_expiry(&mut self) -> Option<Result<(Value, Value, Option<SystemTime>)>> {
         Some(self.item(Direction::Forward)?.map(Item::with_expiry))
     }
 
     /// As [`next_with_expiry`](Self::next_with_expiry), from the other end.
-    pub fn next_back_with_expiry(&mut self) -> Option<Result<(Value, Value, Expiry)>> {
+    pub fn next_back_with_expiry(&mut self) -> Option<Result<(Value, Value, Option<SystemTime>)>> {
         Some(self.item(Direction::Backward)?.map(Item::with_expiry))
     }
 

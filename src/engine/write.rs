@@ -44,9 +44,10 @@ impl DbInner {
     /// Gives the entries of a batch the expiries with which they are written.
     #[inline]
     pub(crate) fn set_expiries(&self, batch: &mut Batch) -> Result<()> {
-        if batch.has_expiries() || self.env.time.default_ttl.is_some() {
+        let time = &self.env.time;
+        if batch.has_expiries() || time.default.is_some() {
             batch.check()?;
-            if batch.set_expiries(self.env.time.default_expiry()) {
+            if batch.set_expiries(time.now(), time.default) {
                 self.begin_expiry()?;
             }
         }

@@ -128,6 +128,18 @@ impl Explanation {
     pub fn counts(&self) -> Counts {
         self.steps.iter().map(Counts::from).sum()
     }
+
+    /// Whether the key is absent because its entry has expired.
+    pub fn is_expired(&self) -> bool {
+        let found = match self.steps.last() {
+            Some(
+                Step::Memtable { found, .. }
+                | Step::Table { step: TableStep::Probed { found, .. }, .. },
+            ) => *found,
+            _ => None,
+        };
+        self.value.is_none() && found == Some(EntryKind::Expiring)
+    }
 }
 
 impl From<&Step> for Counts {
@@ -233,6 +245,7 @@ impl fmt::Display for Explanation {
         let found = match &self.value {
             Some(value) if value.len() == 1 => "found, 1 byte".to_owned(),
             Some(value) => format!("found, {} bytes", value.len()),
+            None if self.is_expired() => "absent, because it has expired".to_owned(),
             None => "absent".to_owned(),
         };
         write!(

@@ -216,6 +216,7 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
     listing.check_numbers(dir, set.next_file)?;
     let filters = options.store_settings(set.settings);
     let time = StoreTime::new(&options.clock, options.accept_clock, set.time, filters.default_ttl)?;
+    let behind = time.behind();
     // A copy has no clock: at its next opening it says what the other store would say.
     time.go_on_from(options.time_of_another);
     if filters.default_ttl.is_some() {
@@ -240,6 +241,9 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
     let opened = tables.len();
     if let Some(stored) = replaced_policy {
         options.listener.notify(&Event::PolicyReplaced { stored, policy: filters.policy });
+    }
+    if let Some((clock, recorded)) = behind {
+        options.listener.notify(&Event::ClockBehind { clock, recorded });
     }
     let report = RecoveryReport { replaced_policy, lost_edit, ..RecoveryReport::default() };
     if let Err(reason) = filters.policy.check_memory() {

@@ -205,7 +205,7 @@ fn refuses_writes(db: &Db, aside: &Path) -> Vec<&'static str> {
 
 fn refuses_reads(store: &dyn criba::Reader) -> Vec<&'static str> {
     let called = refused!(store,
-        get(b"k") get_many(&[b"k"]) explain(b"k") contains(b"k") may_contain(b"k")
+        get(b"k") get_with_expiry(b"k") get_many(&[b"k"]) explain(b"k") contains(b"k") may_contain(b"k")
         approximate_len(&..) first() last()
     );
     for mut range in [store.range(&..), store.prefix(b"k"), store.iter()] {
@@ -228,11 +228,12 @@ fn refuses(db: &Db, aside: &Path) -> Vec<&'static str> {
     assert_eq!(db.advise().tables, 0);
     assert_eq!(db.policy(), FilterPolicy::default());
     assert!(!db.has_expiries() && db.now() > SystemTime::UNIX_EPOCH);
+    assert_eq!(db.default_ttl(), None);
     let _ = (format!("{db:?}"), db.recovery().to_string());
     assert_forked("upgrade", db.downgrade().upgrade().unwrap().get("k"));
     assert_eq!(db.prefix_extractor(), None);
     called.extend(["stats", "tables", "memory", "advise", "policy", "recovery", "downgrade"]);
-    called.extend(["prefix_extractor", "upgrade", "has_expiries", "now"]);
+    called.extend(["prefix_extractor", "upgrade", "has_expiries", "default_ttl", "now"]);
     called
 }
 
@@ -277,8 +278,9 @@ fn refuses_read_only(db: &ReadOnlyDb, aside: &Path) -> Vec<&'static str> {
     let _ = (format!("{db:?}"), db.recovery().to_string());
     assert_eq!(db.prefix_extractor(), None);
     called.extend(["stats", "tables", "memory", "advise", "policy"]);
-    assert!(!db.has_expiries());
-    called.extend(["prefix_extractor", "has_expiries"]);
+    assert!(!db.has_expiries() && db.now() > SystemTime::UNIX_EPOCH);
+    assert_eq!(db.default_ttl(), None);
+    called.extend(["prefix_extractor", "has_expiries", "default_ttl", "now"]);
     called.extend(["recovery", "open_read_only"]);
     called
 }

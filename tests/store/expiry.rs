@@ -1,13 +1,13 @@
 //! Keys that expire: the rules of time, of conditions and snapshots, and of what merges drop. Random operations are in
 //! `model`, windows in `expiry_window`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use criba::vfs::{Call, Layer, LayeredVfs, Operation, RealVfs};
 use criba::{
-    Batch, Change, CheckpointFiles, Db, Durability, Error, Expiry, Membership, Options, Outcome,
-    Step, TableStep, Uncertain, repair, verify,
+    Batch, Change, CheckpointFiles, Db, Durability, Error, Event, Expiry, Membership, Options,
+    Outcome, Reader, Step, TableStep, Uncertain, repair, verify,
 };
 
 use crate::common::{self, ManualClock};
@@ -119,16 +119,15 @@ fn each_write_takes_the_default_unless_it_has_an_expiry_of_its_own() {
         let db = options(&clock).accept_clock(true).open(dir.path().join(name)).unwrap();
         assert_eq!(keys(&db), [&b"later"[..], b"never", b"until"], "{name}");
         db.put("new", "").unwrap();
-        let mut range = db.range("new"..="new");
-        let (_, _, expiry) = range.next_with_expiry().unwrap().unwrap();
-        assert_eq!(expiry, Expiry::At(db.now() + 10 * S), "{name}");
-        drop(range);
+        let (_, expiry) = db.get_with_expiry("new").unwrap().unwrap();
+        assert_eq!(expiry, Some(db.now() + 10 * S), "{name}");
+        assert_eq!(db.default_ttl(), Some(10 * S), "{name}");
         db.close().unwrap();
         // And forgets it when it is removed.
         let db = of(&clock, None).open(dir.path().join(name)).unwrap();
         db.put("new", "").unwrap();
-        let mut range = db.range("new"..="new");
-        assert_eq!(range.next_with_expiry().unwrap().unwrap().2, Expiry::Never, "{name}");
+        assert_eq!(db.get_with_expiry("new").unwrap().unwrap().1, None, "{name}");
+        assert_eq!(db.default_ttl(), None, "{name}");
     }
 }
 
@@ -388,7 +387,7 @@ fn only_what_is_written_is_counted_as_written_expired() {
 }
 
 /// Runs something once, between the reading of the manifest and that of the logs.
-struct Between(std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>);
+struct Between(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl std::fmt::Debug for Between {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -418,7 +417,7 @@ fn a_copy_by_a_reader_beside_the_first_expiring_write_has_its_time() {
     db.put("a", "1").unwrap();
     let (writer, until) = (db.clone(), clock.time() + 10 * S);
     let hook = move || writer.put_with_expiry("k", "v", until).unwrap();
-    let layer = Between(std::sync::Mutex::new(Some(Box::new(hook))));
+    let layer = Between(Mutex::new(Some(Box::new(hook))));
     let vfs = LayeredVfs::new(Arc::new(RealVfs), layer);
     let reader = options(&clock).vfs(vfs).open_read_only(&path).unwrap();
     assert_eq!(reader.get("k").unwrap().unwrap(), "v");
@@ -436,11 +435,81 @@ fn a_batch_lists_its_expiries() {
     let time = SystemTime::UNIX_EPOCH + BEGIN;
     let mut batch = Batch::new();
     batch.put("a", "1").put_expiring("b", "2", time).put_expiring("c", "3", Expiry::Never);
+    batch.put_expiring("d", "4", 10 * S);
     let (key, value) = (&b"b"[..], &b"2"[..]);
     let changes: Vec<_> = batch.iter().collect();
     assert_eq!(changes[0], Change::Put { key: b"a", value: b"1" });
     assert_eq!(changes[1], Change::PutExpiring { key, value, expiry: Expiry::At(time) });
     assert!(matches!(changes[2], Change::PutExpiring { expiry: Expiry::Never, .. }));
+    let (key, value) = (&b"d"[..], &b"4"[..]);
+    assert_eq!(changes[3], Change::PutExpiring { key, value, expiry: Expiry::In(10 * S) });
+}
+
+#[test]
+fn a_time_to_live_counts_from_the_write_and_reads_return_when_it_ends() {
+    let (dir, clock, db) = store();
+    let batch = Batch::new().put_expiring("batch", "1", 10 * S).clone();
+    let mut transaction = db.transaction();
+    transaction.put_expiring("transaction", "1", 10 * S);
+    assert_eq!(transaction.get("transaction").unwrap().unwrap(), "1");
+    clock.advance(3 * S);
+    db.write(batch).unwrap();
+    transaction.commit(Durability::Buffered).unwrap();
+    db.put_with_expiry("put", "1", 10 * S).unwrap();
+    assert!(db.insert_if_absent_until("until", "1", 10 * S).unwrap());
+    db.ingest_expiring([Ok::<_, Error>(("ingested", "1", Expiry::In(10 * S)))]).unwrap();
+    db.put_with_expiry("long", "1", Duration::MAX).unwrap();
+    db.put("never", "1").unwrap();
+    let all = ["batch", "transaction", "put", "until", "ingested"];
+    let ends = clock.time() + 10 * S;
+    db.flush().unwrap();
+    let read_only = options(&clock).open_read_only(dir.path().join("store")).unwrap();
+    let readers: [&dyn Reader; 3] = [&db, &db.snapshot(), &read_only];
+    for reader in readers {
+        for key in all {
+            let found = reader.get_with_expiry(key.as_bytes()).unwrap().unwrap();
+            assert_eq!(found, ("1".into(), Some(ends)), "{key}");
+        }
+        assert_eq!(reader.get_with_expiry(b"never").unwrap().unwrap(), ("1".into(), None));
+        assert!(reader.get_with_expiry(b"long").unwrap().unwrap().1 > Some(ends));
+        assert_eq!(reader.get_with_expiry(b"absent").unwrap(), None);
+    }
+    assert_eq!(read_only.default_ttl(), None);
+    clock.advance(10 * S);
+    for key in all {
+        assert_eq!(db.get_with_expiry(key).unwrap(), None, "{key}");
+        assert_eq!(read_only.get_with_expiry(key).unwrap(), None, "{key}");
+    }
+    assert_eq!(read_only.now(), db.now());
+}
+
+#[test]
+fn an_event_says_that_the_clock_is_behind_by_less_than_an_hour() {
+    let (dir, clock, db) = store();
+    db.put_with_expiry("a", "", S).unwrap();
+    db.close().unwrap();
+    let opened = |clock: &Arc<ManualClock>| {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&events);
+        let options =
+            options(clock).on_event(move |event| seen.lock().unwrap().push(event.clone()));
+        options.open(dir.path().join("store")).unwrap();
+        let events = std::mem::take(&mut *events.lock().unwrap());
+        events
+            .into_iter()
+            .filter(|event| matches!(event, Event::ClockBehind { .. }))
+            .collect::<Vec<_>>()
+    };
+    clock.advance(10 * S);
+    assert_eq!(opened(&clock), []);
+    let recorded = clock.time();
+    clock.jump(BEGIN);
+    let events = opened(&clock);
+    assert!(
+        matches!(events[..], [Event::ClockBehind { clock: shown, recorded: last, .. }]
+            if shown == clock.time() && last == recorded),
+        "{events:?}"
+    );
 }
 
 /// As after a backup that put back an earlier manifest: the log is whole, and has what no manifest announces.

@@ -234,13 +234,13 @@ fn absent(seed: u64, count: usize, held: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>>
 }
 
 /// What an entry stores before its value.
-fn expiry_bytes(kind: EntryKind, expiry: Expiry) -> Vec<u8> {
+fn expiry_bytes(kind: EntryKind, expiry: Option<SystemTime>) -> Vec<u8> {
     match expiry {
-        Expiry::At(time) if kind == EntryKind::Expiring => {
+        Some(time) if kind == EntryKind::Expiring => {
             let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH).unwrap();
             (since_1970.as_millis() as u64).to_le_bytes().to_vec()
         }
-        Expiry::Never if kind != EntryKind::Expiring => vec![],
+        None if kind != EntryKind::Expiring => vec![],
         other => panic!("{kind:?}: {other:?}"),
     }
 }

@@ -42,7 +42,7 @@ use crate::db::Db;
 use crate::directory::staged::{self, Staged};
 use crate::directory::{Listing, not_a_store, open_locked, open_to_read, origin};
 use crate::error::Result;
-use crate::expiry::NEVER;
+use crate::expiry::system_time;
 use crate::key::{EntryKind, EntryRef, Seq};
 use crate::names::FileName;
 use crate::options::Options;
@@ -345,7 +345,7 @@ impl NewStore {
     fn put(&mut self, entry: EntryRef<'_>) -> Result<()> {
         self.keys += 1;
         if let Some((expiry, value)) = entry.put() {
-            self.batch.push_stored(entry.key, value, expiry.unwrap_or(NEVER));
+            self.batch.put_expiring(entry.key, value, expiry.and_then(system_time));
         }
         if self.batch.bytes() >= BATCH_BYTES {
             self.db.write(&mut self.batch)?;
