@@ -1,5 +1,6 @@
 //! The lookups of an open store.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::inner::DbInner;
@@ -32,18 +33,14 @@ impl DbInner {
     pub(crate) fn lookup_latest(&self, keys: &[&[u8]]) -> Result<Latest> {
         self.at_one_moment(None, |lookups, view, when| {
             let seq = when.moment().seq;
-            let mut until = NEVER;
-            let found = lookups
-                .get_many(view, when, keys, |stored| (stored.expiry(), stored.into_value()))?;
-            let mut values = Vec::with_capacity(found.len());
-            for found in found {
-                let (expiry, value) = found.unzip();
-                until = until.min(expiry.flatten().unwrap_or(NEVER));
-                values.push(value);
-            }
+            let until = Cell::new(NEVER);
+            let values = lookups.get_many(view, when, keys, |stored| {
+                until.set(until.get().min(stored.expiry().unwrap_or(NEVER)));
+                stored.into_value()
+            })?;
             // An ingest may have been in the view, but not visible.
             let since = view.memtable.first().min(seq + 1);
-            Ok(Latest { values, until, seq, since })
+            Ok(Latest { values, until: until.get(), seq, since })
         })
     }
 

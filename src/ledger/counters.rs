@@ -13,6 +13,15 @@ pub(super) struct Sharded<const N: usize> {
     pub(super) shared: Shard<N>,
 }
 
+/// What is added to `N` counters.
+pub(super) trait Amounts<const N: usize> {
+    fn cells(self) -> [u64; N];
+
+    /// Adds to counters that no other thread adds to. Most amounts are 0 and cost a comparison, or nothing if the compiler
+    /// knows them.
+    fn add_to(self, counters: &[Counter; N]);
+}
+
 #[derive(Debug)]
 #[repr(align(128))] // two cache lines: neighbours are prefetched in pairs
 pub(super) struct Shard<const N: usize>(pub(super) [Counter; N]);
@@ -42,21 +51,20 @@ impl<const N: usize> Default for Sharded<N> {
 }
 
 impl<const N: usize> Sharded<N> {
-    /// Adds to each counter; most amounts are 0 and cost a comparison, or nothing if the compiler knows them.
     #[expect(clippy::inline_always, reason = "what is added is known to most callers")]
     #[inline(always)]
-    pub(super) fn add(&self, amounts: [u64; N]) {
-        let own = thread_number().and_then(|number| self.own.get(number));
-        for (counter, amount) in own.unwrap_or(&self.shared).0.iter().zip(amounts) {
-            if amount == 0 {
-                continue;
-            }
-            if own.is_some() {
-                // No other thread adds to it: the last thread with this number has ended.
-                counter.store(counter.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
-            } else {
-                counter.fetch_add(amount, Ordering::Relaxed);
-            }
+    pub(super) fn add(&self, amounts: impl Amounts<N>) {
+        match thread_number().and_then(|number| self.own.get(number)) {
+            // No other thread adds to it: the last thread with this number has ended.
+            Some(own) => amounts.add_to(&own.0),
+            None => self.add_to_shared(amounts.cells()),
+        }
+    }
+
+    #[cold]
+    fn add_to_shared(&self, amounts: [u64; N]) {
+        for (counter, amount) in self.shared.0.iter().zip(amounts) {
+            counter.fetch_add(amount, Ordering::Relaxed);
         }
     }
 
@@ -79,11 +87,11 @@ impl ProbeCounters {
     #[expect(clippy::inline_always, reason = "the step is known to most callers")]
     #[inline(always)]
     pub(crate) fn count(&self, step: TableStep) {
-        self.0.add(Counts::from(step).cells());
+        self.0.add(Counts::from(step));
     }
 
     pub(super) fn add(&self, counts: Counts) {
-        self.0.add(counts.cells());
+        self.0.add(counts);
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -100,7 +108,7 @@ impl IoCounters {
     }
 
     pub(crate) fn add(&self, io: Io) {
-        self.0.add(io.cells());
+        self.0.add(io);
     }
 
     pub(super) fn io(&self) -> Io {

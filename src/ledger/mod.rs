@@ -13,6 +13,9 @@ use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 
+use crate::sync::{Counter, Ordering};
+
+use counters::Amounts;
 pub(crate) use counters::ProbeCounters;
 pub use explain::{BlockFetch, Explanation, Outcome, Step, TableStep, Verdict};
 pub(crate) use negatives::{Candidates, Negatives};
@@ -31,14 +34,24 @@ macro_rules! counts {
         impl $name {
             pub(crate) const FIELDS: usize = [$(stringify!($field)),*].len();
 
+            fn from_cells(cells: [u64; Self::FIELDS]) -> Self {
+                let [$($field),*] = cells;
+                Self { $($field),* }
+            }
+        }
+
+        impl Amounts<{ $name::FIELDS }> for $name {
             /// The fields, in the order of their declaration.
             fn cells(self) -> [u64; Self::FIELDS] {
                 [$(self.$field),*]
             }
 
-            fn from_cells(cells: [u64; Self::FIELDS]) -> Self {
-                let [$($field),*] = cells;
-                Self { $($field),* }
+            #[inline(always)]
+            fn add_to(self, counters: &[Counter; Self::FIELDS]) {
+                let [$($field),*] = counters;
+                $(if self.$field > 0 {
+                    $field.store($field.load(Ordering::Relaxed) + self.$field, Ordering::Relaxed);
+                })*
             }
         }
 

@@ -50,11 +50,11 @@ impl LiveCounters {
 impl Ledger {
     #[inline]
     pub(crate) fn count(&self, done: Activity) {
-        self.activity.add(done.cells());
+        self.activity.add(done);
     }
 
     pub(crate) fn count_prefix(&self, counts: PrefixCounts) {
-        self.prefix.add(counts.cells());
+        self.prefix.add(counts);
     }
 
     /// The counters of a table at a level, created if needed.
@@ -98,7 +98,7 @@ impl Ledger {
     fn settled(&self) -> MutexGuard<'_, Tables> {
         let mut tables = self.tables.lock();
         for (negatives, settled) in &mut tables.negatives {
-            self.activity.add(negatives.settle(settled).cells());
+            self.activity.add(negatives.settle(settled));
         }
         tables
     }
