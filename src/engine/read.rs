@@ -123,3 +123,86 @@ impl Now for DbInner {
         Ok(newest.next())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::sync::{AtomicU64, Ordering, with_hook};
+    use crate::{Clock, Db, Options};
+
+    const PLACE: &str = "between the time of a reader and its view";
+
+    /// Both clocks show so many seconds.
+    #[derive(Debug)]
+    struct Seconds(AtomicU64);
+
+    impl Clock for Seconds {
+        fn wall(&self) -> SystemTime {
+            SystemTime::UNIX_EPOCH + self.monotonic()
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::from_secs(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    fn at(second: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(second)
+    }
+
+    /// The numbers of keys that a scan finds, and a lookup of "a" and "b", each in a store of its own in which
+    /// `meanwhile` happens once between the time of the reader, 100, and its view.
+    fn read_beside(
+        before: impl Fn(&Db) -> Result<()>,
+        meanwhile: impl Fn(&Db, &Seconds) -> Result<()> + Copy + 'static,
+    ) -> [usize; 2] {
+        [true, false].map(|scans| {
+            let dir = crate::tempdir::tempdir();
+            let clock = Arc::new(Seconds(AtomicU64::new(100)));
+            let options = Options::new().background_threads(0).clock(Arc::clone(&clock) as _);
+            let db = options.open(dir.path()).expect("a store");
+            before(&db).expect("a sound disk");
+            let (handle, first) = (db.clone(), Cell::new(true));
+            let hook = move |place: &str| {
+                if place == PLACE && first.replace(false) {
+                    meanwhile(&handle, &clock).expect("a sound disk");
+                }
+            };
+            let found = Rc::new(Cell::new(None));
+            with_hook(hook, || {
+                found.set(Some(if scans {
+                    db.iter().count()
+                } else {
+                    let values = db.get_many(&["a", "b"]).expect("a sound disk");
+                    values.into_iter().flatten().count()
+                }));
+            });
+            found.get().expect("set above")
+        })
+    }
+
+    #[test]
+    fn the_first_expiring_entry_is_judged_by_a_reader_that_began_before_it() {
+        let found = read_beside(|_| Ok(()), |db, _| db.put_with_expiry("a", "", at(99)));
+        assert_eq!(found, [0, 0]);
+    }
+
+    /// At 100 the reader would see the new entry of "b", but not the one of "a", which was dropped.
+    #[test]
+    fn a_merge_beside_a_reader_drops_nothing_that_the_reader_sees() {
+        let put = |db: &Db, key| db.put_with_expiry(key, "", at(110));
+        let found = read_beside(
+            |db| put(db, "a").and_then(|()| put(db, "b")),
+            move |db, clock| {
+                clock.0.store(110, Ordering::Relaxed);
+                db.compact()?;
+                put(db, "b")
+            },
+        );
+        assert_eq!(found, [0, 0]);
+    }
+}

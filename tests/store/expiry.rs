@@ -108,6 +108,7 @@ fn each_write_takes_the_default_unless_it_has_an_expiry_of_its_own() {
     db.ingest([Ok::<_, Error>(("ingested", ""))]).unwrap();
     assert!(db.insert_if_absent_until("until", "", clock.time() + 20 * S).unwrap());
     let keys = |db: &Db| db.keys().map(|key| key.unwrap().to_vec()).collect::<Vec<_>>();
+    let expiry = |db: &Db, key: &str| db.get_with_expiry(key).unwrap().unwrap().1;
     assert_eq!(keys(&db).len(), 9);
     clock.advance(10 * S);
     assert_eq!(keys(&db), [&b"later"[..], b"never", b"until"]);
@@ -118,15 +119,15 @@ fn each_write_takes_the_default_unless_it_has_an_expiry_of_its_own() {
     for name in ["store", "copy", "repaired"] {
         let db = options(&clock).accept_clock(true).open(dir.path().join(name)).unwrap();
         assert_eq!(keys(&db), [&b"later"[..], b"never", b"until"], "{name}");
+        assert_eq!(expiry(&db, "never"), None, "{name}");
         db.put("new", "").unwrap();
-        let (_, expiry) = db.get_with_expiry("new").unwrap().unwrap();
-        assert_eq!(expiry, Some(db.now() + 10 * S), "{name}");
+        assert_eq!(expiry(&db, "new"), Some(db.now() + 10 * S), "{name}");
         assert_eq!(db.default_ttl(), Some(10 * S), "{name}");
         db.close().unwrap();
         // And forgets it when it is removed.
         let db = of(&clock, None).open(dir.path().join(name)).unwrap();
         db.put("new", "").unwrap();
-        assert_eq!(db.get_with_expiry("new").unwrap().unwrap().1, None, "{name}");
+        assert_eq!(expiry(&db, "new"), None, "{name}");
         assert_eq!(db.default_ttl(), None, "{name}");
     }
 }
@@ -142,23 +143,15 @@ fn a_group_judges_its_conditions_by_one_time() {
     // The value of a condition expires between its lookup and its commit.
     db.put_with_expiry("owner", "ada", clock.time() + 10 * S).unwrap();
     db.flush().unwrap();
-    let mut readings = 0;
     clock.advance(9 * S);
-    let written = loop {
-        readings += 1;
-        let mut batch = Batch::new();
-        batch.require("owner", "ada").put("taken", "");
-        // The lookup reads the clock first, then the commit does.
-        let at_commit = Arc::clone(&clock);
-        clock.before_next_reading(move |_| {
-            at_commit.before_next_reading(|clock| clock.advance(2 * S));
-        });
-        match db.write(batch) {
-            Ok(()) if readings < 3 => {}
-            done => break done,
-        }
-    };
+    // The lookup reads the clock first, then the commit does.
+    let at_commit = Arc::clone(&clock);
+    clock.before_next_reading(move |_| {
+        at_commit.before_next_reading(|clock| clock.advance(2 * S));
+    });
+    let written = db.write(Batch::new().require("owner", "ada").put("taken", ""));
     assert!(matches!(written, Err(Error::ConditionFailed { key }) if key == "owner"));
+    assert!(!db.contains("taken").unwrap());
 }
 
 #[test]
@@ -266,17 +259,21 @@ fn a_clock_that_is_far_behind_is_an_error_that_names_both_times() {
     assert_eq!(db.now(), clock.time(), "set back");
     db.close().unwrap();
     options(&clock).open(&path).unwrap();
-    // A repair does not judge the clock, and forgets no time.
+    // A repair does not judge the clock. Neither it nor a checkpoint forgets the time.
     clock.jump(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap());
     let (path, new) = (dir.path().join("ahead"), dir.path().join("repaired"));
     let db = options(&clock).open(&path).unwrap();
     db.put_with_expiry("k", "1", clock.time() + 10 * S).unwrap();
     clock.advance(2 * hour);
     assert_eq!(db.get("k").unwrap(), None);
+    let copy = dir.path().join("copy");
+    db.checkpoint(&copy).unwrap();
     db.close().unwrap();
     assert_eq!(repair(&path, &new, Uncertain::Accept).unwrap().losses, []);
-    assert!(matches!(Options::new().open(&new), Err(Error::ClockBehind { .. })));
-    assert_eq!(options(&clock).open(&new).unwrap().get("k").unwrap(), None);
+    for path in [new, copy] {
+        assert!(matches!(Options::new().open(&path), Err(Error::ClockBehind { .. })));
+        assert_eq!(options(&clock).open(&path).unwrap().get("k").unwrap(), None);
+    }
 }
 
 #[test]
@@ -345,6 +342,34 @@ fn a_table_goes_unread_once_all_has_expired_and_no_older_table_has_its_keys() {
     let spent = db.stats() - before;
     assert_eq!(db.tables().len(), 0);
     assert_eq!((spent.activity.tables_expired, spent.compaction_reads.calls), (1, 0));
+    // Without the newer table, the entry of the older one would come back.
+    db.put("k", "old").unwrap();
+    db.flush().unwrap();
+    db.put_with_expiry("k", "new", clock.time() + S).unwrap();
+    db.flush().unwrap();
+    clock.advance(S);
+    db.wait_until_settled().unwrap();
+    assert_eq!(db.get("k").unwrap(), None);
+    assert_eq!(db.stats().activity.tables_expired, 1 + before.activity.tables_expired);
+}
+
+#[test]
+fn a_table_is_rewritten_once_a_quarter_of_its_bytes_has_expired() {
+    let (_dir, clock, db) = store();
+    for number in 0..100_u8 {
+        let expiry = match number {
+            0..20 => Expiry::At(clock.time() + S),
+            20..30 => Expiry::At(clock.time() + 2 * S),
+            _ => Expiry::Never,
+        };
+        db.put_with_expiry([number], [0; 100], expiry).unwrap();
+    }
+    db.compact().unwrap();
+    for entries in [100, 70] {
+        clock.advance(S);
+        db.wait_until_settled().unwrap();
+        assert_eq!(db.tables().iter().map(|table| table.entries).sum::<u64>(), entries);
+    }
 }
 
 #[test]
