@@ -91,7 +91,7 @@ impl OpenTable {
         let (mut keys, mut prefixes) = (Probes::default(), Probes::default());
         // A scan uses the prefix filter only if the extractor of its store made it.
         let extractor = filter.and_then(|filter| filter.header().extractor());
-        let mut whole = true;
+        let (mut whole, mut is_compressed, mut contents_bytes) = (true, false, 0);
         for number in 0..self.table.index().len() {
             checked.blocks += 1;
             let block = match self.table.decoded_block(number) {
@@ -102,6 +102,9 @@ impl OpenTable {
                     continue;
                 }
             };
+            let (was_compressed, bytes) = block.contents();
+            is_compressed |= was_compressed;
+            contents_bytes += bytes;
             for entry in (0..block.len()).filter_map(|number| block.entry(number)) {
                 if seen.entries == 0 {
                     seen.smallest = entry.key.to_vec();
@@ -137,6 +140,7 @@ impl OpenTable {
         }
         seen.data_blocks = checked.blocks;
         seen.expiries = expiries.expiries();
+        seen.contents_bytes = is_compressed.then_some(contents_bytes);
         if self.table.properties().hidden_bytes == 0 {
             // The table may be older than this field.
             seen.hidden_bytes = 0;
@@ -199,8 +203,7 @@ impl Table {
         if in_place && block.seqs().all(|seq| seqs.contains(&seq)) {
             return Ok(());
         }
-        let expected = "keys and sequence numbers that belong into this block";
-        Err(BlockDamage { offset: 0, expected })
+        Err(block.misplaced())
     }
 
     /// Checks that the padding before the filter block is zero: no checksum covers it.
