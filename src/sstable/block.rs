@@ -87,13 +87,15 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 pub(crate) struct BlockDamage {
     pub(crate) offset: usize,
     pub(crate) expected: &'static str,
-    /// Whether these contents are decompressed.
-    pub(crate) is_compressed: bool,
 }
 
 const SHARES_TOO_MUCH: &str = "a key that shares no more than the one before has";
 
 type BlockResult<T> = Result<T, BlockDamage>;
+
+fn damage<T>(offset: usize, expected: &'static str) -> BlockResult<T> {
+    Err(BlockDamage { offset, expected })
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -108,9 +110,7 @@ pub(crate) struct Block {
     bytes: Bytes,
     /// The end of the entries and start of the restart points.
     entries_end: usize,
-    restarts: u32,
-    /// Whether the file has it compressed.
-    is_compressed: bool,
+    restarts: usize,
     /// The number of all entries, if the table was ingested.
     number: Option<NonZeroU64>,
 }
@@ -134,32 +134,16 @@ struct RawEntry {
 
 impl Block {
     /// `number`: that of all entries, if the table was ingested.
-    #[inline]
     pub(crate) fn new(bytes: Bytes, number: Option<Seq>) -> BlockResult<Self> {
-        Self::of(bytes, number, false)
-    }
-
-    /// As [`new`](Self::new), of contents that were compressed.
-    pub(crate) fn decompressed(bytes: Bytes, number: Option<Seq>) -> BlockResult<Self> {
-        Self::of(bytes, number, true)
-    }
-
-    fn of(bytes: Bytes, number: Option<Seq>, is_compressed: bool) -> BlockResult<Self> {
-        let (offset, expected) = (bytes.len().saturating_sub(4), "restart points");
-        let broken = BlockDamage { offset, expected, is_compressed };
+        let broken =
+            BlockDamage { offset: bytes.len().saturating_sub(4), expected: "restart points" };
         let count_at = bytes.len().checked_sub(4).ok_or(broken)?;
-        let restarts = u32_at(&bytes, count_at).ok_or(broken)?;
-        let entries_end = count_at.checked_sub(4 * restarts as usize).ok_or(broken)?;
+        let restarts = u32_at(&bytes, count_at).ok_or(broken)? as usize;
+        let entries_end = count_at.checked_sub(4 * restarts).ok_or(broken)?;
         if restarts == 0 || entries_end == 0 || u32_at(&bytes, entries_end) != Some(0) {
             return Err(broken);
         }
-        let number = number.and_then(NonZeroU64::new);
-        Ok(Self { bytes, entries_end, restarts, is_compressed, number })
-    }
-
-    #[cold]
-    fn damage<T>(&self, offset: usize, expected: &'static str) -> BlockResult<T> {
-        Err(BlockDamage { offset, expected, is_compressed: self.is_compressed })
+        Ok(Self { bytes, entries_end, restarts, number: number.and_then(NonZeroU64::new) })
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -191,7 +175,7 @@ impl Block {
             let value = suffix.end..suffix.end + value_length;
             Some(RawEntry { shared, suffix, value, seq, kind })
         };
-        parse().map_or_else(|| self.damage(offset, "an entry"), Ok)
+        parse().ok_or(BlockDamage { offset, expected: "an entry" })
     }
 
     fn slice(&self, range: &Range<usize>) -> &[u8] {
@@ -209,7 +193,7 @@ impl Block {
         let at = self.entries_end + 4 * number;
         match u32_at(&self.bytes, at) {
             Some(offset) if (offset as usize) < self.entries_end => Ok(offset as usize),
-            _ => self.damage(at, "a restart point within the entries"),
+            _ => damage(at, "a restart point within the entries"),
         }
     }
 
@@ -217,14 +201,14 @@ impl Block {
     /// first entry. Prefetches the entries up to the next restart point.
     fn start_for(&self, key: &[u8]) -> BlockResult<usize> {
         // A walk that does not start later starts at the first one.
-        let (mut low, mut high) = (1, self.restarts as usize);
+        let (mut low, mut high) = (1, self.restarts);
         // Restart points below `low` have smaller keys, those from `high` on have not.
         while low < high {
             let middle = low.midpoint(high);
             let offset = self.restart(middle)?;
             let entry = self.entry_at(offset)?;
             if entry.shared != 0 {
-                return self.damage(offset, "a whole key at a restart point");
+                return damage(offset, "a whole key at a restart point");
             }
             if self.slice(&entry.suffix) < key {
                 low = middle + 1;
@@ -233,7 +217,7 @@ impl Block {
             }
         }
         let start = self.restart(low - 1)?;
-        let end = if low < self.restarts as usize { self.restart(low)? } else { self.entries_end };
+        let end = if low < self.restarts { self.restart(low)? } else { self.entries_end };
         let ahead = self.bytes.get(start..end).unwrap_or_default();
         ahead.chunks(CACHE_LINE).take(MOST_PREFETCHED).for_each(|line| prefetch(line, 0));
         Ok(start)
@@ -252,7 +236,7 @@ impl Block {
         while at < self.entries_end {
             let entry = self.entry_at(at)?;
             if entry.shared > length {
-                return self.damage(at, SHARES_TOO_MUCH);
+                return damage(at, SHARES_TOO_MUCH);
             }
             length = entry.shared + entry.suffix.len();
             if entry.shared <= same {
@@ -290,24 +274,23 @@ impl Block {
         entries.clear();
         let limit = self.bytes.len() * MAX_EXPANSION;
         let (mut at, mut restarts, mut next_restart) = (0, 0, Some(0));
-        let all_restarts = self.restarts as usize;
         let mut before = DecodedEntry { key: 0..0, seq: 0, kind: EntryKind::Put, value: 0..0 };
         while at < self.entries_end {
             let entry = self.entry_at(at)?;
             if at > 0 && self.bytes.len() > MAX_BLOCK_OF_ENTRIES {
-                return self.damage(at, "no second entry in a block of more than a mebibyte");
+                return damage(at, "no second entry in a block of more than a mebibyte");
             }
             // The first entry is one of them.
             if next_restart == Some(at) {
                 if entry.shared != 0 {
-                    return self.damage(at, "a whole key at a restart point");
+                    return damage(at, "a whole key at a restart point");
                 }
                 restarts += 1;
                 next_restart =
-                    (restarts < all_restarts).then(|| self.restart(restarts)).transpose()?;
+                    (restarts < self.restarts).then(|| self.restart(restarts)).transpose()?;
             }
             if entry.shared > before.key.len() {
-                return self.damage(at, SHARES_TOO_MUCH);
+                return damage(at, SHARES_TOO_MUCH);
             }
             let (start, suffix) = (before.key.start, self.slice(&entry.suffix));
             // Where the key differs from the one before lies behind what it shares with that.
@@ -317,15 +300,15 @@ impl Block {
                     keys.extend_from_slice(suffix);
                     0..keys.len()
                 }
-                Ordering::Less => return self.damage(at, "keys in ascending order"),
+                Ordering::Less => return damage(at, "keys in ascending order"),
                 Ordering::Equal if before.seq <= entry.seq => {
-                    return self.damage(at, "the entries of a key newest first");
+                    return damage(at, "the entries of a key newest first");
                 }
                 Ordering::Equal => before.key,
                 Ordering::Greater => {
                     let place = keys.len();
                     if place + entry.shared + suffix.len() > limit {
-                        return self.damage(at, "keys in proportion to the block");
+                        return damage(at, "keys in proportion to the block");
                     }
                     keys.extend_from_within(start..start + entry.shared);
                     keys.extend_from_slice(suffix);
@@ -336,9 +319,11 @@ impl Block {
             before = DecodedEntry { key, seq: entry.seq, kind: entry.kind, value: entry.value };
             entries.push(before.clone());
         }
-        if restarts < all_restarts {
-            return self
-                .damage(self.entries_end + 4 * restarts, "a restart point at an entry, in order");
+        if restarts < self.restarts {
+            return damage(
+                self.entries_end + 4 * restarts,
+                "a restart point at an entry, in order",
+            );
         }
         Ok(DecodedBlock { block: self, keys: keys.into(), entries })
     }
@@ -368,15 +353,9 @@ pub(crate) struct DecodedBlock {
 }
 
 impl DecodedBlock {
-    /// The damage of entries that are sound, but not of this block.
-    pub(crate) fn misplaced(&self) -> BlockDamage {
-        let expected = "keys and sequence numbers that belong into this block";
-        BlockDamage { offset: 0, expected, is_compressed: self.block.is_compressed }
-    }
-
-    /// The bytes of the contents, if they are decompressed, and else.
-    pub(crate) fn contents(&self) -> (bool, u64) {
-        (self.block.is_compressed, self.block.bytes() as u64)
+    /// The length of the contents.
+    pub(crate) fn bytes(&self) -> usize {
+        self.block.bytes()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -84,25 +84,23 @@ impl<'a> DataFile<'a> {
     pub(crate) fn verified(self, bytes: &Bytes, handle: BlockHandle) -> Result<Block> {
         let checked = check_data_block(bytes, self.is_compressed, self.salt, handle.offset);
         let (is_compressed, stored) = checked.map_err(|found| self.wrong(handle, found))?;
-        let block = if is_compressed {
-            let contents = decompress(stored).map_err(|found| self.wrong(handle, found))?;
-            Block::decompressed(contents.into(), self.number)
+        let contents = if is_compressed {
+            decompress(stored).map_err(|found| self.wrong(handle, found))?.into()
         } else {
-            Block::new(bytes.slice_ref(stored), self.number)
+            bytes.slice_ref(stored)
         };
-        block.map_err(|damage| self.damaged(handle, damage))
+        Block::new(contents, self.number).map_err(|damage| self.damaged(handle, damage))
     }
 
     fn wrong(self, handle: BlockHandle, found: String) -> Error {
         Error::corrupt(&self.path(), handle.offset, "a data block", found)
     }
 
-    /// The error of damage in a block. An offset in decompressed contents is none in the file.
+    /// The error of damage in a block. An offset in contents that may be decompressed is none in the file.
     pub(crate) fn damaged(self, handle: BlockHandle, damage: BlockDamage) -> Error {
-        let BlockDamage { offset, expected, is_compressed } = damage;
-        if is_compressed {
-            let expected =
-                format!("{expected} at offset {offset} of a compressed block's contents");
+        let BlockDamage { offset, expected } = damage;
+        if self.is_compressed {
+            let expected = format!("{expected} at offset {offset} of a data block's contents");
             return Error::corrupt(&self.path(), handle.offset, expected, "an invalid block");
         }
         let offset = handle.offset + offset as u64;

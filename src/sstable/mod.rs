@@ -26,7 +26,7 @@ mod reader;
 mod samples;
 mod writer;
 
-pub(crate) use block::{DecodedBlock, MAX_BLOCK_OF_ENTRIES};
+pub(crate) use block::{BlockDamage, DecodedBlock, MAX_BLOCK_OF_ENTRIES};
 pub(crate) use cache::{BlockCache, FixedHasher};
 pub(crate) use check::Checked;
 pub use compression::Compression;

@@ -638,14 +638,19 @@ mod tests {
         let meta = writer.finish(None).expect("finished").keep().meta;
         let table = Table::open(&env, meta).expect("sound").table;
         let handle = BlockHandle { offset: 100, length: 50 };
-        match table
-            .file()
-            .damaged(handle, BlockDamage { offset: 7, expected: "an entry", is_compressed: false })
-        {
-            Error::Corrupt { path, offset, .. } => {
-                assert_eq!((path, offset), (table.path(), 107));
+        let damage = BlockDamage { offset: 7, expected: "an entry" };
+        for (is_compressed, place, expected) in [
+            (false, 107, "an entry"),
+            (true, 100, "an entry at offset 7 of a data block's contents"),
+        ] {
+            let file = DataFile { is_compressed, ..table.file() };
+            match file.damaged(handle, damage) {
+                Error::Corrupt { path, offset, expected: found, .. } => {
+                    assert_eq!((path, offset), (table.path(), place));
+                    assert_eq!(found, expected);
+                }
+                other => panic!("{other}"),
             }
-            other => panic!("{other}"),
         }
     }
 

@@ -14,8 +14,8 @@ use crate::key::{EntryRef, Seq};
 use crate::key_range::KeyBounds;
 use crate::names::FileName;
 use crate::sstable::{
-    BlockHandle, BlockType, DataFile, DecodedBlock, FOOTER_BYTES, Footer, FooterError, Index,
-    MAX_BLOCK_BYTES, TRAILER_BYTES, Table, TableEnv, TableMeta, check_block,
+    BlockDamage, BlockHandle, BlockType, DataFile, DecodedBlock, FOOTER_BYTES, Footer, FooterError,
+    Index, MAX_BLOCK_BYTES, TRAILER_BYTES, Table, TableEnv, TableMeta, check_block,
 };
 use crate::vfs::VfsFile;
 
@@ -168,7 +168,8 @@ impl SalvageCursor {
         if in_place && block.seqs().all(|seq| seqs.contains(&seq)) {
             return Ok(block);
         }
-        Err(damaged(block.misplaced()))
+        let expected = "keys and sequence numbers that belong into this block";
+        Err(damaged(BlockDamage { offset: 0, expected }))
     }
 
     /// Finds the blocks of a table that does not open. Returns whether they have all entries of the table.
