@@ -170,6 +170,11 @@ pub struct TableProperties {
     pub store: u64,
     /// The file's length in bytes.
     pub file_bytes: u64,
+    /// Bytes of the data blocks, as the file has them.
+    pub data_bytes: u64,
+    /// Bytes of the data blocks, decompressed: more than [`data_bytes`](Self::data_bytes) only if the table has
+    /// [compressed](crate::Options::compression) blocks.
+    pub contents_bytes: u64,
     /// Entries, tombstones included.
     pub entries: u64,
     /// Tombstones.
@@ -302,10 +307,13 @@ impl TableFile {
     pub fn properties(&self) -> TableProperties {
         let table = &self.open.table;
         let (meta, properties) = (table.meta(), table.properties());
+        let (data_bytes, contents_bytes) = table.data_bytes();
         TableProperties {
             id: meta.id,
             store: self.store,
             file_bytes: meta.size,
+            data_bytes,
+            contents_bytes,
             entries: properties.entries,
             tombstones: properties.tombstones,
             keys: properties.keys,

@@ -28,7 +28,7 @@
 //! ```text
 //! bytes = 3 × memtable_bytes                    default 3 × 64 MiB
 //!       + keys × bits per key / 8               default 10 bits; at most filter_memory
-//!       + blocks × (30 + separator)             blocks = data bytes / block_bytes (default 4,096)
+//!       + blocks × (30 + separator)             blocks = data bytes, decompressed / block_bytes (default 4,096)
 //!       + cache_bytes                           default 64 MiB
 //! ```
 //! A *separator* in an index is the shortest key between two blocks. [`Db::memory`] reports the bytes of each
@@ -40,7 +40,7 @@
 //!   [`Batch`] makes several changes at once; a [`Db::snapshot`] reads the store as it was at one moment.
 //! * [`Db::insert_if_absent`], [`Db::insert_many_if_absent`], [`Db::compare_and_swap`], [`Batch::require`]: one of many
 //!   threads wins.
-//! * [`Db::put_with_expiry`] and [`Options::default_ttl`]: keys that expire.
+//! * [`Db::put_with_expiry`] and [`Options::default_ttl`]: keys that expire. [`Options::compression`]: smaller files.
 //! * [`Db::transact`] runs a [`Transaction`]: reads and changes of several keys and ranges take effect at one moment.
 //! * [`Db::checkpoint`] makes a backup, [`verify`] checks a store, [`repair`] salvages a damaged one.
 //! * [`Options::open_read_only`] reads without a change, also beside a writing process.
@@ -154,6 +154,7 @@ pub use offline::repair::{Loss, Repaired, Uncertain, repair, repair_with};
 pub use offline::verify::{Finding, Verification, verify, verify_with};
 pub use options::Options;
 pub use recovery::open::RecoveryReport;
+pub use sstable::Compression;
 pub use value::Value;
 pub use wal::LostTail;
 

@@ -11,7 +11,7 @@ use crate::event::{Event, Listener};
 use crate::expiry::{Millis, Moment, rounded_up};
 use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::key::MAX_KEY_BYTES;
-use crate::sstable::{MAX_BLOCK_OF_ENTRIES, TableSettings};
+use crate::sstable::{Compression, MAX_BLOCK_OF_ENTRIES, TableSettings};
 use crate::version::StoreSettings;
 use crate::vfs::{RealVfs, Vfs};
 
@@ -36,6 +36,8 @@ pub struct Options {
     pub(crate) filter: Option<FilterPolicy>,
     /// `None`: as the store has it.
     pub(crate) prefix: Option<Option<PrefixExtractor>>,
+    /// `None`: as the store has it.
+    pub(crate) compression: Option<Compression>,
     pub(crate) ignore_filters: bool,
     pub(crate) strict_filters: bool,
     pub(crate) listener: Listener,
@@ -70,6 +72,7 @@ impl Default for Options {
             create_if_missing: true,
             filter: None,
             prefix: None,
+            compression: None,
             ignore_filters: false,
             strict_filters: false,
             listener: Listener::default(),
@@ -138,6 +141,19 @@ impl Options {
     /// gives present tables the new prefixes. Commits before [`PrefixExtractor::every`] refuse a store with it.
     pub fn prefix(mut self, extractor: impl Into<Option<PrefixExtractor>>) -> Self {
         self.prefix = Some(extractor.into());
+        self
+    }
+
+    /// The compression of the data blocks of new tables. It belongs to the store, as the [policy](Self::filter) does.
+    /// Existing tables stay as they are until a compaction writes them anew: `criba compact --rewrite`, or
+    /// [`Db::compact_rewriting`](crate::Db::compact_rewriting), brings all of them to the setting. Default: the store's; none in a
+    /// new store.
+    ///
+    /// A lookup or scan that reads a compressed block from the disk decompresses it; a cached block is decompressed
+    /// already. Filters are not compressed, and absent keys cost what they cost without. A larger
+    /// [block](Self::block_bytes) shrinks more. Commits before [`Compression`] refuse the store for ever.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = Some(compression);
         self
     }
 
@@ -387,21 +403,26 @@ impl Options {
 
     /// The settings of a store that has `stored`.
     pub(crate) fn store_settings(&self, stored: StoreSettings) -> StoreSettings {
-        let StoreSettings { policy, extractor, default_ttl } = stored;
+        let StoreSettings { policy, extractor, default_ttl, compression } = stored;
+        // Without compression is what a store is that was never asked for one.
+        let asked =
+            self.compression.filter(|&asked| compression.is_some() || asked != Compression::None);
         StoreSettings {
             policy: self.filter.unwrap_or(policy.without_blocked()),
             extractor: self.prefix.unwrap_or(extractor),
             default_ttl: self.default_ttl.map_or(default_ttl, |ttl| ttl.map(rounded_up)),
+            compression: asked.or(compression),
         }
     }
 
     /// These options, for a store with the settings of another one.
     pub(crate) fn with_settings(self, of_another: StoreSettings, time: Option<Millis>) -> Self {
-        let StoreSettings { policy, extractor, default_ttl } = of_another;
+        let StoreSettings { policy, extractor, default_ttl, compression } = of_another;
         Self {
             filter: Some(policy.without_blocked()),
             prefix: Some(extractor),
             default_ttl: Some(default_ttl.map(Duration::from_millis)),
+            compression,
             time_of_another: time,
             ..self
         }
@@ -416,6 +437,7 @@ impl Options {
     pub(crate) fn table_settings(&self, settings: &StoreSettings) -> TableSettings {
         TableSettings {
             block_bytes: self.block_bytes,
+            compression: settings.compression.unwrap_or_default(),
             filter_hash: settings.policy.hash(),
             prefix: settings.extractor,
             ingested_after: None,

@@ -277,6 +277,7 @@ impl Table {
     pub fn write(&self, number: u64, entries: &[Entry]) -> Result<Self> {
         let settings = TableSettings {
             block_bytes: 200,
+            compression: sstable::Compression::None,
             filter_hash: None,
             prefix: None,
             ingested_after: None,

@@ -35,6 +35,7 @@ NEVER, LATEST = 2**64 - 1, 253402300799999
 # The lengths of what an entry stores: a Delete, a Put, and an Expiring, which has its expiry before the value.
 STORED = {0: range(1), 1: range(MAX_VALUE + 1), 3: range(8, MAX_VALUE + 9)}
 MAX_BLOCK, MAX_PROPERTIES = 2**30 + 2**20, 2**20
+MAX_COMPRESSED = 2**18
 BLOCK, FRAME_HEADER, END_FRAME = 32768, 27, 35
 FIRST_FRAME = {b"cribaWAL": 52, b"cribaMAN": 4096}
 
@@ -154,7 +155,7 @@ class Log:
         need(len(header) >= 40 and header[:8] == self.magic, "the magic of a log")
         version, _, features, number, store, _, stored = struct.unpack("<HHIQQII", header[8:40])
         need(checksum(self.number, 0, header[:36]) == stored, "the header's checksum")
-        known = 7 if self.magic == b"cribaMAN" else 0
+        known = 15 if self.magic == b"cribaMAN" else 0
         supported(version == 2 and features & ~known == 0, "a known version and features")
         need(number == self.number and len(header) == 52, "the number of the file's name, and a salt")
         salt, stored = struct.unpack("<QI", header[40:])
@@ -231,9 +232,9 @@ class TableRecord:
         self.entries, self.tombstones, self.keys = (fields.number(8) for _ in range(3))
         self.oldest, self.newest = fields.number(8), fields.number(8)
         self.smallest, self.largest = fields.prefixed(), fields.prefixed()
-        tagged = tagged_fields(Fields(fields.prefixed()), (1, 2, 3, 4))
+        tagged = tagged_fields(Fields(fields.prefixed()), (1, 2, 3, 4, 5))
         self.hidden, self.prefixes, self.ingested = tagged[1] or 0, tagged[2] or 0, tagged[3] is not None
-        self.expiries = tagged[4]
+        self.expiries, self.contents_bytes = tagged[4], tagged[5]
         need(tagged[3] in (None, 1), "1, if the table is ingested")
 
 
@@ -277,7 +278,7 @@ class Manifest:
         log = Log(files[name], parse_name(name)[1], b"cribaMAN")
         self.store, log.salt = log.header()
         self.tables, self.key, self.counters, self.has_settings = {}, None, {3: 0, 4: 0, 5: 0}, False
-        self.time = 0
+        self.time, self.compression = 0, None
         edits = 0
         for seq, _, edit in log.records():
             need(seq == edits, "edits numbered one by one")
@@ -291,6 +292,7 @@ class Manifest:
 
     def apply(self, fields):
         added, removed, filters, once = [], [], [], set()
+        compression = None
         while fields.more():
             kind = fields.number(1)
             need(kind in (1, 2, 7) or kind not in once, f"field {kind} at most once")
@@ -318,11 +320,16 @@ class Manifest:
                 self.time = time
             elif kind == 10:
                 need(fields.number(8) > 0, "a time to live")
+            elif kind == 11:
+                compression = fields.number(1)
+                need(compression <= 1, "a compression that is known")
             else:
                 need(kind == 8, f"no field {kind}")
                 check_settings(fields)
                 self.has_settings = True
-        need(10 not in once or 8 in once, "a time to live among settings")
+        need(once.isdisjoint({10, 11}) or 8 in once, "a time to live and a compression among settings")
+        if 8 in once:
+            self.compression = compression
         for level, table in removed:
             need(table in self.tables and self.tables[table][0] == level, "a table to remove")
             del self.tables[table]
@@ -344,7 +351,11 @@ class Manifest:
         need(all(a.newest < b.oldest for a, b in zip(levels[0], levels[0][1:])), "L0 in order")
         for _, r in self.tables.values():
             need(r.smallest <= r.largest and r.oldest <= r.newest <= self.flushed, "ranges in order")
-            need(1 <= r.keys <= r.entries <= r.file_length > r.index_offset, "a table of sound size")
+            contents = r.contents_bytes or 0
+            need(1 <= r.keys <= r.entries <= max(r.file_length, contents), "a sound number of entries")
+            need(r.index_offset < r.file_length >= contents / 255, "a table of sound size")
+            recorded = r.contents_bytes is None or self.compression is not None
+            need(recorded, "a compression, where tables are compressed")
             alike = 0 < r.oldest == r.newest and r.tombstones == 0 and r.entries == r.keys
             need(alike or not r.ingested, "one number for what was ingested")
             need(r.prefixes <= 16 * r.keys, "a sound number of prefixes")
@@ -412,7 +423,7 @@ def replay(files, manifest):
 
 # SSTable
 
-DATA, FILTER, INDEX, PROPERTIES = 1, 2, 3, 4
+DATA, FILTER, INDEX, PROPERTIES, COMPRESSED = 1, 2, 3, 4, 6
 
 
 def open_block(block, salt, offset, block_type):
@@ -421,6 +432,34 @@ def open_block(block, salt, offset, block_type):
     need(checksum(salt, offset, block[:-4]) == int.from_bytes(block[-4:], "little"), "a block's checksum")
     need(block[-5] == block_type, f"a block of type {block_type}")
     return block[:-5]
+
+
+def decompressed(contents):
+    """The bytes that the contents of a compressed block stand for."""
+    fields, found = Fields(contents), bytearray()
+    length = fields.number(4)
+    need(0 < length <= min(MAX_COMPRESSED, 255 * (len(contents) - 4)), "a length that can be")
+
+    def long(nibble):
+        total, byte = nibble, 255 if nibble == 15 else 0
+        while byte == 255:
+            byte = fields.number(1)
+            total += byte
+        return total
+
+    while True:
+        token = fields.number(1)
+        found += fields.bytes(long(token >> 4))
+        need(len(found) <= length, "no more than the length")
+        if not fields.more():
+            need(len(found) == length, "the length")
+            return bytes(found)
+        distance = fields.number(2)
+        need(1 <= distance <= len(found), "a copy of what there is")
+        copied = 4 + long(token & 15)
+        need(len(found) + copied <= length, "no more than the length")
+        for _ in range(copied):
+            found.append(found[-distance])
 
 
 class DataBlock:
@@ -512,8 +551,8 @@ class Table:
         number, found = struct.unpack("<QQ", footer[64:80])
         features, version, _, stored = struct.unpack("<IHHI", footer[108:120])
         need(checksum(number, at, footer[:116]) == stored, "the footer's checksum")
-        supported(version == 2 and features <= 3, "SSTables of version 2, with known features")
-        self.ingested, self.expiring = features % 2 == 1, features > 1
+        supported(version == 2 and features <= 7, "SSTables of version 2, with known features")
+        self.ingested, self.expiring, self.compressed = (features & bit > 0 for bit in (1, 2, 4))
         self.within, self.index, self.properties, ranges = (handles[i : i + 2] for i in (0, 2, 4, 6))
         self.salt = int.from_bytes(r.random[:8], "little")
         promised = store, r.id, r.footer_checksum, r.random
@@ -531,6 +570,8 @@ class Table:
 
     def data_block(self, handle):
         number = self.record.newest if self.ingested else None
+        if self.compressed and self.block(handle)[-5:-4] == bytes([COMPRESSED]):
+            return DataBlock(decompressed(self.contents(handle, COMPRESSED)), number)
         return DataBlock(self.contents(handle, DATA), number)
 
     def contents(self, handle, block_type):
@@ -543,8 +584,9 @@ class Table:
             fields.number(8) for _ in range(8)
         )
         smallest, largest = fields.prefixed(), fields.prefixed()
-        tagged = tagged_fields(fields, (1, 2, 4))
+        tagged = tagged_fields(fields, (1, 2, 4, 5))
         need((tagged[4] is not None) == self.expiring, "expiries, if the footer says so")
+        need((tagged[5] is not None) == self.compressed, "bytes of contents, if the footer says so")
         hidden, ingested = tagged[1] or 0, tagged[2] is not None
         need(hidden == 0 or (keys < entries and hidden <= key_bytes + value_bytes), "sound hidden bytes")
         need(1 <= keys <= entries >= tombstones and oldest <= newest, "sound numbers")
@@ -554,9 +596,10 @@ class Table:
         r = self.record
         need(r.ingested == self.ingested == ingested, "ingested or not, as promised")
         numbers = (0, 0) if r.ingested else (r.oldest, r.newest)
-        promised = r.entries, r.tombstones, r.keys, r.hidden, *numbers, r.smallest, r.largest, r.expiries
-        found = entries, tombstones, keys, hidden, oldest, newest, smallest, largest, tagged[4]
+        promised = r.entries, r.tombstones, r.keys, r.hidden, *numbers, r.smallest, r.largest
+        found = entries, tombstones, keys, hidden, oldest, newest, smallest, largest
         need(found == promised, "properties as in the manifest")
+        need((tagged[4], tagged[5]) == (r.expiries, r.contents_bytes), "tags as in the manifest")
         self.totals = [entries, tombstones, keys, key_bytes, value_bytes, hidden]
 
     def read_index(self):
@@ -661,6 +704,11 @@ class Table:
         r = self.record
         need(totals == self.totals and last == r.largest, f"properties {totals}, not {self.totals}")
         self.check_expiries(expiries, totals[3] + totals[4] + 5 * totals[0])
+        if self.compressed:
+            contents = sum(self.data_block(handle).length for handle in self.data)
+            need(contents == r.contents_bytes, "as many bytes of contents as promised")
+            types = {self.block(handle)[-5] for handle in self.data}
+            need(COMPRESSED in types, "a compressed block")
         need((min(seqs), max(seqs)) == (r.oldest, r.newest), "the sequence numbers promised")
         for known, held in zip(filters, prefixes):
             expected = known.prefixes if knows_prefixes(known.extractor) else len(held)

@@ -6,8 +6,8 @@ use criba::{Db, TableInfo};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::compression::SettingArgs;
 use crate::failure::Result;
-use crate::policy::FilterArgs;
 use crate::shell::quoted;
 use crate::store::ClockArgs;
 use crate::text::{counted, thousands};
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NUMBER", requires = "rewrite")]
     before: Option<u64>,
     #[command(flatten)]
-    filters: FilterArgs,
+    settings: SettingArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let db = store::to_compact(&args.dir, &args.filters, args.clock)?;
+    let db = store::to_compact(&args.dir, &args.settings, args.clock)?;
     if args.rewrite {
         return rewrite(args, db, out);
     }
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     db.compact()?;
     let after = db.tables();
     let merged = !before.iter().map(|table| table.id).eq(after.iter().map(|table| table.id));
-    let policy_given = args.filters.change(db.policy()).is_some();
+    let policy_given = args.settings.filters.change(db.policy()).is_some();
     db.close()?;
     let (before, after) = (Size::of(&before), Size::of(&after));
     if args.json {

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::compression::SettingArgs;
 use crate::failure::Result;
-use crate::policy::FilterArgs;
 use crate::store::ClockArgs;
 use crate::{Answer, store, text};
 
@@ -17,13 +17,13 @@ pub(crate) struct Args {
     #[arg(allow_hyphen_values = true)]
     key: OsString,
     #[command(flatten)]
-    filters: FilterArgs,
+    settings: SettingArgs,
     #[command(flatten)]
     clock: ClockArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let db = store::to_change(&args.dir, &args.filters, args.clock)?;
+    let db = store::to_change(&args.dir, &args.settings, args.clock)?;
     db.delete(text::of_argument(&args.key)?)?;
     db.close()?; // which syncs
     Ok(Answer::Yes)

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use criba::{EntryKind, FilterInfo, FilterKind, TableFile};
 use serde_json::{Map, Value};
 
+use crate::compression::DataBytes;
 use crate::expiry::{millis, shown};
 use crate::failure::{Failure, Result};
 use crate::layout::wrapped;
@@ -88,6 +89,8 @@ fn as_json(table: &TableFile, entries: bool) -> Result<Map<String, Value>> {
     for (name, number) in [
         ("id", properties.id),
         ("file_bytes", properties.file_bytes),
+        ("data_bytes", properties.data_bytes),
+        ("contents_bytes", properties.contents_bytes),
         ("entries", properties.entries),
         ("tombstones", properties.tombstones),
         ("keys", properties.keys),
@@ -134,6 +137,7 @@ fn as_json(table: &TableFile, entries: bool) -> Result<Map<String, Value>> {
 
 fn print_properties(table: &TableFile, out: &mut dyn Write) -> Result<()> {
     let properties = table.properties();
+    let data = DataBytes::of_table(properties.data_bytes, properties.contents_bytes);
     writeln!(out, "properties")?;
     for (name, value) in [
         ("table", thousands(properties.id)),
@@ -150,6 +154,9 @@ fn print_properties(table: &TableFile, out: &mut dyn Write) -> Result<()> {
         ("largest key", escaped(&properties.largest)),
     ] {
         writeln!(out, "  {name:<17} {value}")?;
+    }
+    if data.is_compressed() {
+        writeln!(out, "  {:<17} {}", "data bytes", data.as_text())?;
     }
     if let Some(expiries) = properties.expiries {
         let earliest = shown(Some(expiries.earliest));

@@ -9,6 +9,7 @@
 mod backup;
 mod compact;
 mod completions;
+mod compression;
 mod delete;
 mod dump;
 mod escaping;

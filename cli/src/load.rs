@@ -9,12 +9,12 @@ use criba::{Batch, Db, Expiry};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
+use crate::compression::SettingArgs;
 use crate::escaping::unescaped;
 use crate::expiry::{self, ExpiryArgs};
 use crate::failure::{Failure, Result};
 use crate::framing::Fields;
 use crate::lines::{Input, Line, Lines, check_lengths, split_at_tab};
-use crate::policy::FilterArgs;
 use crate::store::ClockArgs;
 use crate::text::{counted, thousands};
 use crate::{Answer, interrupt, print_error, progress, store};
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     clock: ClockArgs,
     #[command(flatten)]
-    filters: FilterArgs,
+    settings: SettingArgs,
 }
 
 /// Which lines are ingested.
@@ -134,7 +134,7 @@ fn settle(loading: &Mutex<Loading>) -> Result<u64> {
 #[derive(Default)]
 struct Loading {
     dir: PathBuf,
-    filters: FilterArgs,
+    settings: SettingArgs,
     clock: ClockArgs,
     /// Of lines without an expiry of their own; `None` for the store's default.
     expiry: Option<Expiry>,
@@ -153,9 +153,9 @@ struct Loading {
 
 impl Loading {
     fn of(args: &Args) -> Self {
-        let (dir, filters, clock) = (args.dir.clone(), args.filters.clone(), args.clock);
+        let (dir, settings, clock) = (args.dir.clone(), args.settings.clone(), args.clock);
         let (expiry, sorted) = (args.expiry.expires_in, args.sorted);
-        Self { dir, filters, clock, expiry, sorted, ..Self::default() }
+        Self { dir, settings, clock, expiry, sorted, ..Self::default() }
     }
 
     fn as_json(&self, tables: Option<u64>, complete: bool) -> Value {
@@ -171,7 +171,7 @@ impl Loading {
 
     fn db(&mut self) -> Result<&Db> {
         if self.db.is_none() {
-            self.db = Some(store::to_fill(&self.dir, &self.filters, self.clock)?);
+            self.db = Some(store::to_fill(&self.dir, &self.settings, self.clock)?);
         }
         Ok(self.db.as_ref().expect("opened above"))
     }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use criba::MAX_VALUE_BYTES;
 
+use crate::compression::SettingArgs;
 use crate::expiry::ExpiryArgs;
 use crate::failure::{Failure, Result};
 use crate::lines::STANDARD_INPUT;
-use crate::policy::FilterArgs;
 use crate::store::ClockArgs;
 use crate::{Answer, store, text};
 
@@ -30,13 +30,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     clock: ClockArgs,
     #[command(flatten)]
-    filters: FilterArgs,
+    settings: SettingArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let key = text::of_argument(&args.key)?;
     let value = if args.value == "-" { of_input()? } else { text::of_argument(&args.value)? };
-    let db = store::to_fill(&args.dir, &args.filters, args.clock)?;
+    let db = store::to_fill(&args.dir, &args.settings, args.clock)?;
     match args.expiry.expires_in {
         Some(expiry) => db.put_with_expiry(key, value, expiry)?,
         None => db.put(key, value)?,

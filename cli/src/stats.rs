@@ -3,10 +3,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use criba::{FilterInfo, FilterShape, MemoryUse, PrefixExtractor, RecoveryReport, TableInfo};
+use criba::{
+    Compression, FilterInfo, FilterShape, MemoryUse, PrefixExtractor, RecoveryReport, TableInfo,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::compression::{self, DataBytes};
 use crate::expiry::shown;
 use crate::failure::Result;
 use crate::layout::{size, wrapped};
@@ -42,6 +45,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     if args.json {
         let object = json!({
             "policy": policy,
+            "compression": compression::name(db.compression()),
             "prefix_extractor": db.prefix_extractor().map(|rule| rule.to_string()),
             "replaced_policy": replaced,
             "levels": levels,
@@ -78,6 +82,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     print_bumped(&tables, out)?;
     print_resident(&tables, out)?;
     print_expiries(&tables, db.default_ttl(), out)?;
+    print_compression(&tables, db.compression(), out)?;
     print_memory(memory, out)?;
     print_degraded(&tables, &args.dir, out)?;
     print_crowded(&tables, out)?;
@@ -94,6 +99,9 @@ struct Row {
     keys: u64,
     tombstones: u64,
     file_bytes: u64,
+    data_bytes: u64,
+    contents_bytes: u64,
+    compressed: Option<f64>,
     filter_bytes: u64,
     bits_per_key: Option<f64>,
     prefixes: u64,
@@ -107,6 +115,7 @@ impl Row {
         let keys = sum(|table| table.keys);
         let filter_bytes = sum(|table| table.filter.bytes() as u64);
         let prefixes = sum(prefixes);
+        let data = DataBytes::of(tables);
         let passing: f64 = tables.iter().map(|table| table.keys as f64 * rate(table)).sum();
         Self {
             level,
@@ -114,6 +123,9 @@ impl Row {
             keys,
             tombstones: sum(|table| table.tombstones),
             file_bytes: sum(|table| table.file_bytes),
+            data_bytes: data.stored,
+            contents_bytes: data.contents,
+            compressed: data.share(),
             filter_bytes,
             bits_per_key: ratio(filter_bytes as f64 * 8.0, keys),
             prefixes,
@@ -160,6 +172,8 @@ fn table(table: &TableInfo) -> Value {
         "tombstones": table.tombstones,
         "file_bytes": table.file_bytes,
         "expired": table.expired,
+        "data_bytes": table.data_bytes,
+        "contents_bytes": table.contents_bytes,
         "filter": json::filter(&table.filter),
     });
     if let Value::Object(object) = &mut object {
@@ -289,6 +303,25 @@ fn print_expiries(
             let share = percent(ratio(expired, bytes));
             text = format!("{text}; at least {share} of the bytes have expired");
         }
+        writeln!(out, "{}", wrapped(&text, 4))?;
+    }
+    Ok(())
+}
+
+/// Nothing of a store that was never compressed.
+fn print_compression(
+    tables: &[TableInfo],
+    setting: Compression,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let data = DataBytes::of(tables);
+    if setting != Compression::None || data.is_compressed() {
+        let text = format!(
+            "compression: {}; data bytes {}; {} of it in compressed tables",
+            compression::name(setting),
+            data.as_text(),
+            percent(data.share()),
+        );
         writeln!(out, "{}", wrapped(&text, 4))?;
     }
     Ok(())

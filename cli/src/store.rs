@@ -8,6 +8,7 @@ use criba::{
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::compression::SettingArgs;
 use crate::failure::{Failure, Result};
 use crate::policy::FilterArgs;
 use crate::{print_error, text};
@@ -62,29 +63,31 @@ pub(crate) fn without_compactions(dir: &Path, clock: ClockArgs) -> Result<Db> {
     existing(dir, clock.options().auto_compaction(false).background_threads(0))
 }
 
-/// Opens an existing store to change it, under the policy that `filters` makes of its own.
-pub(crate) fn to_change(dir: &Path, filters: &FilterArgs, clock: ClockArgs) -> Result<Db> {
-    filters.check()?;
-    let db = existing(dir, clock.options())?;
-    change_policy(&db, filters)?;
+/// Opens an existing store to change it, under what `settings` makes of its own.
+pub(crate) fn to_change(dir: &Path, settings: &SettingArgs, clock: ClockArgs) -> Result<Db> {
+    settings.filters.check()?;
+    let db = existing(dir, settings.applied_to(clock.options()))?;
+    change_policy(&db, &settings.filters)?;
     Ok(db)
 }
 
 /// As [`to_change`], but no compaction begins with the opening, under the old policy.
-pub(crate) fn to_compact(dir: &Path, filters: &FilterArgs, clock: ClockArgs) -> Result<Db> {
-    filters.check()?;
-    let db = without_compactions(dir, clock)?;
-    change_policy(&db, filters)?;
+pub(crate) fn to_compact(dir: &Path, settings: &SettingArgs, clock: ClockArgs) -> Result<Db> {
+    settings.filters.check()?;
+    let options = clock.options().auto_compaction(false).background_threads(0);
+    let db = existing(dir, settings.applied_to(options))?;
+    change_policy(&db, &settings.filters)?;
     Ok(db)
 }
 
 /// As [`to_change`], but makes the store if there is none.
-pub(crate) fn to_fill(dir: &Path, filters: &FilterArgs, clock: ClockArgs) -> Result<Db> {
+pub(crate) fn to_fill(dir: &Path, settings: &SettingArgs, clock: ClockArgs) -> Result<Db> {
+    let filters = &settings.filters;
     filters.check()?;
     let new = filters.change(FilterPolicy::default()).filter(|_| !dir.join("CURRENT").exists());
     // So that a wrong number makes no store.
     let options = new.map_or_else(|| clock.options(), |policy| clock.options().filter(policy));
-    let db = open(dir, options)?;
+    let db = open(dir, settings.applied_to(options))?;
     change_policy(&db, filters)?;
     Ok(db)
 }

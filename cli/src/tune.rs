@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use criba::{Advice, Allocation, Estimate};
 use serde::Serialize;
 
+use crate::compression::{self, DataBytes};
 use crate::failure::Result;
 use crate::layout::{size, wrapped};
 use crate::shell::quoted;
 use crate::store::ClockArgs;
-use crate::text::{counted, thousands};
+use crate::text::{counted, percent, thousands};
 use crate::{Answer, json, store};
 
 /// Print what other filters would cost and avoid for a store as it is, and which to choose
@@ -27,17 +28,21 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let advice = store::to_read(&args.dir, ClockArgs::ACCEPTED)?.advise();
+    let db = store::to_read(&args.dir, ClockArgs::ACCEPTED)?;
+    let (advice, data) = (db.advise(), DataBytes::of(&db.tables()));
     let (mut sentence, filters) = recommendation(&advice);
     if args.json {
         if let Some(filters) = filters {
             sentence = format!("{sentence}: {}", command("DIR", filters, " "));
         }
         sentence.push('.');
-        json::print(&Json::new(&advice, &sentence), out)?;
+        json::print(
+            &Json::new(&advice, data, compression::name(db.compression()), &sentence),
+            out,
+        )?;
         return Ok(Answer::Yes);
     }
-    print(&advice, out)?;
+    print(&advice, data, out)?;
     if advice.tables > 0 {
         writeln!(out)?;
     }
@@ -126,7 +131,7 @@ fn significant(number: f64) -> String {
     format!("{number:.0$}", decimals as usize)
 }
 
-fn print(advice: &Advice, out: &mut dyn Write) -> Result<()> {
+fn print(advice: &Advice, data: DataBytes, out: &mut dyn Write) -> Result<()> {
     if advice.tables == 0 {
         return Ok(());
     }
@@ -150,6 +155,10 @@ fn print(advice: &Advice, out: &mut dyn Write) -> Result<()> {
             let prefixes = thousands(prefixes);
             writeln!(out, "prefixes {prefixes}; with them and headers {with_all:.2} bits a key")?;
         }
+    }
+    if data.is_compressed() {
+        writeln!(out, "data     {}", data.as_text())?;
+        writeln!(out, "of it    {} in compressed tables", percent(data.share()))?;
     }
     if advice.degraded > 0 {
         writeln!(out, "degraded {}", counted(advice.degraded, "filter"))?;
@@ -237,6 +246,10 @@ struct Json<'a> {
     prefixes: u64,
     degraded: u64,
     absent_probes: u64,
+    compression: &'a str,
+    data_bytes: u64,
+    contents_bytes: u64,
+    compressed: Option<f64>,
     filter_bytes: u64,
     bits_per_key: f64,
     bits_per_key_with_headers: f64,
@@ -257,8 +270,17 @@ struct JsonEstimate {
 }
 
 impl<'a> Json<'a> {
-    fn new(advice: &Advice, recommendation: &'a str) -> Self {
+    fn new(
+        advice: &Advice,
+        data: DataBytes,
+        compression: &'a str,
+        recommendation: &'a str,
+    ) -> Self {
         Self {
+            compression,
+            data_bytes: data.stored,
+            contents_bytes: data.contents,
+            compressed: data.share(),
             tables: advice.tables,
             keys: advice.keys,
             prefixes: advice.prefixes,

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use criba::parsers::{LogWriter, Recorded, batch_bytes, read_current};
 use criba::vfs::{FileKind, SimDisk, SimVfs, Vfs};
-use criba::{Batch, Clock, Db, Error, Expiry, FilterKind, FilterPolicy, Options};
+use criba::{Batch, Clock, Compression, Db, Error, Expiry, FilterKind, FilterPolicy, Options};
 use criba_filter::{Bloom, FilterSize, Hashing, ScalableBloom, ShardedBloom, StaticFilter};
 
 use crate::replay::corpus_dir;
@@ -133,6 +133,30 @@ fn manifests() {
     keep("manifest", "edit-expiring", last_edit(&edits));
     assert_eq!(current(&vfs), manifest::NUMBER, "the first manifest of a store");
     keep("manifest", "edits-expiring", edits);
+
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new());
+    let db = compressed_options().vfs(Arc::clone(&vfs)).open(DIR).expect("a new store");
+    put_alike(&db);
+    db.flush().expect("a disk in memory");
+    let edits = read(vfs.as_ref(), &manifest::name(current(&vfs)));
+    keep("manifest", "edit-compressed", last_edit(&edits));
+    keep("manifest", "edits-compressed", edits);
+}
+
+fn compressed_options() -> Options {
+    options().compression(Compression::Lz4)
+}
+
+/// Values that can be compressed, and one that cannot.
+fn put_alike(db: &Db) {
+    for number in 0..40_u8 {
+        let key = format!("row{:02}/{number:02}", number / 4);
+        let value = match number {
+            20 => (0..=255_u8).map(|byte| byte.wrapping_mul(number + 1)).collect(),
+            _ => format!("value {number} ").repeat(3).into_bytes(),
+        };
+        db.put(key, value).expect("a disk in memory");
+    }
 }
 
 #[derive(Debug)]
@@ -244,6 +268,8 @@ fn tables_and_their_filters() {
         db.put_with_expiry("row05/20", "renewed", expiry(50)).expect("a disk in memory");
     });
     keep("table", "expiring", expiring);
+    let (compressed, _) = table_in(compressed_options().filter(FilterPolicy::none()), put_alike);
+    keep("table", "compressed", compressed);
     // More than one restart point in a block, and the versions of one key across some of them.
     let (versions, _) = table_of(FilterPolicy::none(), |db| {
         let mut held = Vec::new();

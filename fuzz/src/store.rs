@@ -6,15 +6,15 @@ use std::sync::{Arc, OnceLock};
 
 use criba::parsers::{HashKeyBytes, Recorded, read_current};
 use criba::vfs::{SimDisk, SimVfs, Vfs};
-use criba::{Batch, Db, FilterPolicy, Options, PrefixExtractor, Result};
+use criba::{Batch, Compression, Db, FilterPolicy, Options, PrefixExtractor, Result};
 
 use crate::DIR;
 
 /// The written keys; some are deleted.
 const KEYS: u64 = 60;
 
-/// A store after a crash: tables on two levels, with filters of each kind and without, one beside its table;
-/// and entries that are only in the log. Everything is synced.
+/// A store after a crash: tables on two levels, with filters of each kind and without, one beside its table, and
+/// a compressed one; and entries that are only in the log. Everything is synced.
 #[derive(Debug)]
 pub(crate) struct Fixture {
     pub(crate) disk: SimDisk,
@@ -64,7 +64,12 @@ fn make() -> Result<Fixture> {
         }
         Ok(())
     };
-    let open = |policy: FilterPolicy| options().filter(policy).vfs(Arc::new(vfs.clone())).open(DIR);
+    let open = |policy: FilterPolicy| {
+        let is_ribbon = policy == FilterPolicy::ribbon();
+        let compression = if is_ribbon { Compression::Lz4 } else { Compression::None };
+        let options = options().filter(policy).compression(compression);
+        options.vfs(Arc::new(vfs.clone())).open(DIR)
+    };
 
     let db = open(FilterPolicy::classic())?;
     write(&db, 60)?;

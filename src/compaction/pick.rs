@@ -194,7 +194,7 @@ fn pick_hidden(version: &Version, settings: &PickSettings, busy: &Busy) -> Optio
         let meta = live.table.meta();
         let hidden = meta.hidden_bytes.saturating_mul(HIDDEN_FRACTION);
         if hidden > 0
-            && hidden >= meta.size
+            && hidden >= meta.decompressed_size()
             && let Some(compaction) = rewrite_last(live, settings, busy)
         {
             return Some(compaction);

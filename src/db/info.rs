@@ -15,6 +15,11 @@ pub struct TableInfo {
     pub level: usize,
     /// The length of the file in bytes.
     pub file_bytes: u64,
+    /// Bytes of the data blocks, as the file has them.
+    pub data_bytes: u64,
+    /// Bytes of the data blocks, decompressed: more than [`data_bytes`](Self::data_bytes) only if the table has
+    /// [compressed](crate::Options::compression) blocks.
+    pub contents_bytes: u64,
     /// Entries, tombstones included.
     pub entries: u64,
     /// Tombstones.
@@ -96,10 +101,13 @@ pub(super) fn tables(view: &ReadView, env: &TableEnv) -> Vec<TableInfo> {
         .tables()
         .map(|(level, live)| {
             let meta = live.table.meta();
+            let (data_bytes, contents_bytes) = live.table.data_bytes();
             TableInfo {
                 id: meta.id,
                 level,
                 file_bytes: meta.size,
+                data_bytes,
+                contents_bytes,
                 entries: meta.entries,
                 tombstones: meta.tombstones,
                 expiries: meta.expiries.map(TableExpiries::from),

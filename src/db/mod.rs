@@ -38,6 +38,7 @@ use crate::ledger::{Explanation, Stats};
 use crate::lookup::{Lookups, Membership, When};
 use crate::options::Options;
 use crate::recovery::open::{self, RecoveryReport};
+use crate::sstable::Compression;
 use crate::value::Value;
 use crate::view::ReadView;
 
@@ -577,6 +578,11 @@ impl Db {
     /// The rule of the prefixes that new filters have, from [`Options::prefix`]. No I/O.
     pub fn prefix_extractor(&self) -> Option<PrefixExtractor> {
         if self.is_here() { self.0.inner.filters.extractor() } else { None }
+    }
+
+    /// The compression of new tables, from [`Options::compression`]. No I/O.
+    pub fn compression(&self) -> Compression {
+        if self.is_here() { self.0.inner.filters.compression() } else { Compression::None }
     }
 
     /// Sets the policy for the filters of tables written from now on; the store keeps it. Existing filters

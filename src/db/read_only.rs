@@ -23,6 +23,7 @@ use crate::options::Options;
 use crate::recovery::open::RecoveryReport;
 use crate::recovery::open_tables::check_filters;
 use crate::recovery::read_only_state::ReadOnlyState;
+use crate::sstable::Compression;
 use crate::store_dir::{StoreDir, absolute};
 use crate::sync::Mutex;
 use crate::view::ReadView;
@@ -217,6 +218,11 @@ impl ReadOnlyDb {
     /// As [`Db::prefix_extractor`](crate::Db::prefix_extractor).
     pub fn prefix_extractor(&self) -> Option<PrefixExtractor> {
         self.loaded().ok().and_then(|loaded| loaded.settings.extractor)
+    }
+
+    /// As [`Db::compression`](crate::Db::compression).
+    pub fn compression(&self) -> Compression {
+        self.loaded().ok().and_then(|loaded| loaded.settings.compression).unwrap_or_default()
     }
 
     /// Whether the store has, or had, keys that expire, or a [default](Options::default_ttl) by which they do. No I/O.

@@ -17,6 +17,7 @@ use self::allocation::Share;
 use self::levels::LevelKeys;
 pub(crate) use self::residency::{ResidencyChange, residency_changes};
 use crate::filter::{FilterPolicy, KeyCounts, PrefixExtractor};
+use crate::sstable::Compression;
 use crate::sync::Mutex;
 use crate::version::{LiveTable, StoreSettings, Version};
 use criba_filter::store::Recipe;
@@ -47,6 +48,10 @@ impl FilterManager {
 
     pub(crate) fn extractor(&self) -> Option<PrefixExtractor> {
         self.settings.extractor
+    }
+
+    pub(crate) fn compression(&self) -> Compression {
+        self.settings.compression.unwrap_or_default()
     }
 
     pub(crate) fn settings(&self) -> StoreSettings {

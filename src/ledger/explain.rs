@@ -61,7 +61,7 @@ impl Outcome {
 pub struct BlockFetch {
     /// Where the block starts in its file.
     pub offset: u64,
-    /// Its length in bytes, trailer included.
+    /// Its length in the file in bytes, trailer included.
     pub bytes: u64,
     /// Whether the cache held it; otherwise it took one disk read.
     pub from_cache: bool,

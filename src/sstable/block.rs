@@ -82,7 +82,7 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// Damage inside a block with a right checksum: its offset in the block, and what was expected.
+/// Damage inside a block with a right checksum: its offset in the contents, and what was expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockDamage {
     pub(crate) offset: usize,
@@ -353,6 +353,11 @@ pub(crate) struct DecodedBlock {
 }
 
 impl DecodedBlock {
+    /// The length of the contents.
+    pub(crate) fn bytes(&self) -> usize {
+        self.block.bytes()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

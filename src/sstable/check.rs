@@ -91,7 +91,7 @@ impl OpenTable {
         let (mut keys, mut prefixes) = (Probes::default(), Probes::default());
         // A scan uses the prefix filter only if the extractor of its store made it.
         let extractor = filter.and_then(|filter| filter.header().extractor());
-        let mut whole = true;
+        let (mut whole, mut contents_bytes) = (true, 0);
         for number in 0..self.table.index().len() {
             checked.blocks += 1;
             let block = match self.table.decoded_block(number) {
@@ -102,6 +102,7 @@ impl OpenTable {
                     continue;
                 }
             };
+            contents_bytes += block.bytes() as u64;
             for entry in (0..block.len()).filter_map(|number| block.entry(number)) {
                 if seen.entries == 0 {
                     seen.smallest = entry.key.to_vec();
@@ -137,6 +138,9 @@ impl OpenTable {
         }
         seen.data_blocks = checked.blocks;
         seen.expiries = expiries.expiries();
+        // No compressed block has the length of its contents.
+        let is_compressed = contents_bytes != self.table.data_bytes().0;
+        seen.contents_bytes = is_compressed.then_some(contents_bytes);
         if self.table.properties().hidden_bytes == 0 {
             // The table may be older than this field.
             seen.hidden_bytes = 0;

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 use super::block::{Block, BlockDamage};
+use super::compression::decompress;
 use super::env::TableEnv;
-use super::format::{BlockHandle, BlockType, TRAILER_BYTES, check_block};
+use super::format::{BlockHandle, BlockType, TRAILER_BYTES, TableMeta, check_data_block};
 use super::large_block::{BlockCheck, check_if_large};
 use crate::error::{Error, IoContext, Result};
 use crate::key::Seq;
@@ -22,9 +23,22 @@ pub(crate) struct DataFile<'a> {
     pub(crate) salt: u64,
     /// The number of all entries, if the table was ingested.
     pub(crate) number: Option<Seq>,
+    /// Whether the table has compressed blocks.
+    pub(crate) is_compressed: bool,
 }
 
-impl DataFile<'_> {
+impl<'a> DataFile<'a> {
+    /// Without `meta` there is no block to check.
+    pub(crate) fn of(env: &'a TableEnv, id: u64, meta: Option<&TableMeta>) -> Self {
+        Self {
+            env,
+            id,
+            salt: meta.map_or(0, |meta| meta.random.salt()),
+            number: meta.and_then(TableMeta::number),
+            is_compressed: meta.is_some_and(|meta| meta.contents_bytes.is_some()),
+        }
+    }
+
     pub(crate) fn path(self) -> PathBuf {
         self.env.path_of(FileName::Table(self.id))
     }
@@ -46,7 +60,7 @@ impl DataFile<'_> {
         let file = self.env.files.get(self.id, &self.env.dir);
         file.and_then(|file| check_if_large(self.env, &*file, place))
             .context(format_args!("read a block at offset {}", block.offset), &self.path())?
-            .map_err(|found| self.wrong_checksum(block, found))
+            .map_err(|found| self.wrong(block, found))
     }
 
     /// Reads into the memory of `bytes` if it suffices.
@@ -66,21 +80,30 @@ impl DataFile<'_> {
         })
     }
 
-    /// The data block in bytes that were read.
+    /// The data block in bytes that were read, decompressed.
     pub(crate) fn verified(self, bytes: &Bytes, handle: BlockHandle) -> Result<Block> {
-        let contents = check_block(bytes, BlockType::Data, self.salt, handle.offset)
-            .map_err(|found| self.wrong_checksum(handle, found))?;
-        Block::new(bytes.slice_ref(contents), self.number)
-            .map_err(|damage| self.damaged(handle, damage))
+        let checked = check_data_block(bytes, self.is_compressed, self.salt, handle.offset);
+        let (is_compressed, stored) = checked.map_err(|found| self.wrong(handle, found))?;
+        let contents = if is_compressed {
+            decompress(stored).map_err(|found| self.wrong(handle, found))?.into()
+        } else {
+            bytes.slice_ref(stored)
+        };
+        Block::new(contents, self.number).map_err(|damage| self.damaged(handle, damage))
     }
 
-    fn wrong_checksum(self, handle: BlockHandle, found: String) -> Error {
+    fn wrong(self, handle: BlockHandle, found: String) -> Error {
         Error::corrupt(&self.path(), handle.offset, "a data block", found)
     }
 
-    /// The error of damage in a block.
+    /// The error of damage in a block. An offset in contents that may be decompressed is none in the file.
     pub(crate) fn damaged(self, handle: BlockHandle, damage: BlockDamage) -> Error {
-        let offset = handle.offset + damage.offset as u64;
-        Error::corrupt(&self.path(), offset, damage.expected, "an invalid block")
+        let BlockDamage { offset, expected } = damage;
+        if self.is_compressed {
+            let expected = format!("{expected} at offset {offset} of a data block's contents");
+            return Error::corrupt(&self.path(), handle.offset, expected, "an invalid block");
+        }
+        let offset = handle.offset + offset as u64;
+        Error::corrupt(&self.path(), offset, expected, "an invalid block")
     }
 }

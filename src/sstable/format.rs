@@ -28,6 +28,8 @@ const MAGIC: &[u8; 8] = b"cribaSST";
 const INGESTED: u32 = 1;
 /// The required feature of a table with expiring entries.
 const EXPIRING: u32 = 2;
+/// The required feature of a table with compressed data blocks.
+const COMPRESSED: u32 = 4;
 /// The filter block starts at a multiple of this.
 pub(crate) const FILTER_ALIGNMENT: u64 = 64;
 
@@ -39,6 +41,7 @@ pub(crate) enum BlockType {
     Index = 3,
     Properties = 4,
     // 5 is reserved for range tombstones.
+    CompressedData = 6,
 }
 
 /// The place of a block's contents in the file. The trailer follows.
@@ -74,6 +77,31 @@ pub(crate) fn check_block(
     salt: u64,
     offset: u64,
 ) -> Result<&[u8], String> {
+    match checked(bytes, salt, offset)? {
+        (found, contents) if found == block_type as u8 => Ok(contents),
+        (found, _) => Err(format!("a block of type {found}")),
+    }
+}
+
+/// As [`check_block`], of a data block: whether it is compressed, and what is stored. `may_be`: whether its table has
+/// compressed blocks.
+pub(super) fn check_data_block(
+    bytes: &[u8],
+    may_be: bool,
+    salt: u64,
+    offset: u64,
+) -> Result<(bool, &[u8]), String> {
+    const DATA: u8 = BlockType::Data as u8;
+    const COMPRESSED_DATA: u8 = BlockType::CompressedData as u8;
+    match checked(bytes, salt, offset)? {
+        (DATA, contents) => Ok((false, contents)),
+        (COMPRESSED_DATA, stored) if may_be => Ok((true, stored)),
+        (found, _) => Err(format!("a block of type {found}")),
+    }
+}
+
+/// The type and the contents of a block with the right checksum.
+fn checked(bytes: &[u8], salt: u64, offset: u64) -> Result<(u8, &[u8]), String> {
     let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
         return Err(format!("{} bytes", bytes.len()));
     };
@@ -81,11 +109,8 @@ pub(crate) fn check_block(
     if stored != computed {
         return Err(format!("a wrong checksum: {stored:#010x} stored, {computed:#010x} computed"));
     }
-    match body.split_last() {
-        Some((&found, contents)) if found == block_type as u8 => Ok(contents),
-        Some((found, _)) => Err(format!("a block of type {found}")),
-        None => Err("an empty block".into()),
-    }
+    let (block_type, contents) = body.split_last().ok_or("an empty block")?;
+    Ok((*block_type, contents))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +125,7 @@ pub(crate) struct Footer {
     pub(crate) random: TableRandom,
     pub(crate) is_ingested: bool,
     pub(crate) has_expiries: bool,
+    pub(crate) is_compressed: bool,
 }
 
 /// The random bytes of a table.
@@ -136,7 +162,8 @@ impl Footer {
         bytes.resize(FOOTER_BYTES - 20, 0); // reserved
         let ingested = if self.is_ingested { INGESTED } else { 0 };
         let expiring = if self.has_expiries { EXPIRING } else { 0 };
-        bytes.put_u32(ingested | expiring); // required features
+        let compressed = if self.is_compressed { COMPRESSED } else { 0 };
+        bytes.put_u32(ingested | expiring | compressed); // required features
         bytes.put_u16(FORMAT_VERSION);
         bytes.put_u16(0); // reserved
         let checksum = checksum_at(self.table, offset, &[&bytes]);
@@ -189,7 +216,7 @@ impl Footer {
         if version != FORMAT_VERSION {
             return Err(FooterError::Unsupported(other_version(version)));
         }
-        if features & !(INGESTED | EXPIRING) != 0 {
+        if features & !(INGESTED | EXPIRING | COMPRESSED) != 0 {
             return Err(FooterError::Unsupported(unknown_features(features)));
         }
         Ok(Self {
@@ -202,6 +229,7 @@ impl Footer {
             random,
             is_ingested: features & INGESTED != 0,
             has_expiries: features & EXPIRING != 0,
+            is_compressed: features & COMPRESSED != 0,
         })
     }
 }
@@ -243,6 +271,8 @@ pub(crate) struct Properties {
     pub(crate) ingested_after: Option<Seq>,
     /// When entries expire; `None` if none does.
     pub(crate) expiries: Option<Expiries>,
+    /// The bytes of the contents of all data blocks, decompressed; `None` if no block is compressed.
+    pub(crate) contents_bytes: Option<u64>,
     /// 0 if the table is ingested.
     pub(crate) min_seq: Seq,
     pub(crate) max_seq: Seq,
@@ -256,6 +286,13 @@ const KEYSPACE: u32 = 0;
 impl Properties {
     pub(crate) fn is_ingested(&self) -> bool {
         self.ingested_after.is_some()
+    }
+
+    /// Whether the footer has the features that these properties need, and no other.
+    pub(super) fn agree_with(&self, footer: &Footer) -> bool {
+        self.is_ingested() == footer.is_ingested
+            && self.expiries.is_some() == footer.has_expiries
+            && self.contents_bytes.is_some() == footer.is_compressed
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -279,6 +316,7 @@ impl Properties {
             (HIDDEN_BYTES, not_0(self.hidden_bytes).map(number)),
             (INGESTED_AFTER, self.ingested_after.map(number)),
             (EXPIRIES, self.expiries.map(|expiries| expiries.encode())),
+            (CONTENTS_BYTES, self.contents_bytes.map(number)),
         ];
         bytes.extend_from_slice(&tagged(&fields));
         bytes
@@ -300,16 +338,18 @@ impl Properties {
             hidden_bytes: 0,
             ingested_after: None,
             expiries: None,
+            contents_bytes: None,
             min_seq: fields.u64()?,
             max_seq: fields.u64()?,
             smallest: fields.prefixed()?.to_vec(),
             largest: fields.prefixed()?.to_vec(),
         };
-        let [hidden_bytes, ingested_after, expiries] =
-            read_tagged(fields, [HIDDEN_BYTES, INGESTED_AFTER, EXPIRIES])?;
+        let [hidden_bytes, ingested_after, expiries, contents_bytes] =
+            read_tagged(fields, [HIDDEN_BYTES, INGESTED_AFTER, EXPIRIES, CONTENTS_BYTES])?;
         properties.hidden_bytes = read_hidden_bytes(hidden_bytes)?;
         properties.ingested_after = decoded(ingested_after, read_number)?;
         properties.expiries = decoded(expiries, Expiries::decode)?;
+        properties.contents_bytes = decoded(contents_bytes, read_number)?;
         let all_bytes = properties.key_bytes.saturating_add(properties.value_bytes);
         let sound = properties.keys > 0
             && properties.keys <= properties.entries
@@ -337,6 +377,8 @@ const INGESTED_AFTER: u8 = 2;
 const IS_INGESTED: u8 = 3;
 /// The tag of [`Properties::expiries`] and [`TableMeta::expiries`].
 const EXPIRIES: u8 = 4;
+/// The tag of [`Properties::contents_bytes`] and [`TableMeta::contents_bytes`].
+const CONTENTS_BYTES: u8 = 5;
 
 /// The tagged fields of properties and records of tables.
 fn tagged(fields: &[(u8, Option<Vec<u8>>)]) -> Vec<u8> {
@@ -445,6 +487,8 @@ pub(crate) struct TableMeta {
     pub(crate) is_ingested: bool,
     /// When entries expire; `None` if none does.
     pub(crate) expiries: Option<Expiries>,
+    /// See [`Properties::contents_bytes`].
+    pub(crate) contents_bytes: Option<u64>,
     pub(crate) min_seq: Seq,
     pub(crate) max_seq: Seq,
     pub(crate) smallest: Vec<u8>,
@@ -452,6 +496,11 @@ pub(crate) struct TableMeta {
 }
 
 impl TableMeta {
+    /// About the length that the file would have without compression.
+    pub(crate) fn decompressed_size(&self) -> u64 {
+        self.contents_bytes.map_or(self.size, |bytes| bytes.max(self.size))
+    }
+
     /// The number of all entries, if the table was ingested.
     pub(crate) fn number(&self) -> Option<Seq> {
         self.is_ingested.then_some(self.max_seq)
@@ -479,6 +528,7 @@ impl TableMeta {
             (PREFIXES, self.prefixes.map(number)),
             (IS_INGESTED, self.is_ingested.then(|| number(1))),
             (EXPIRIES, self.expiries.map(|expiries| expiries.encode())),
+            (CONTENTS_BYTES, self.contents_bytes.map(number)),
         ];
         bytes.put_prefixed(&tagged(&fields));
     }
@@ -498,14 +548,15 @@ impl TableMeta {
             prefixes: None,
             is_ingested: false,
             expiries: None,
+            contents_bytes: None,
             min_seq: fields.u64()?,
             max_seq: fields.u64()?,
             smallest: fields.prefixed()?.to_vec(),
             largest: fields.prefixed()?.to_vec(),
         };
         let tagged = Fields::new(fields.prefixed()?);
-        let [hidden_bytes, prefixes, is_ingested, expiries] =
-            read_tagged(tagged, [HIDDEN_BYTES, PREFIXES, IS_INGESTED, EXPIRIES])?;
+        let [hidden_bytes, prefixes, is_ingested, expiries, contents_bytes] =
+            read_tagged(tagged, [HIDDEN_BYTES, PREFIXES, IS_INGESTED, EXPIRIES, CONTENTS_BYTES])?;
         meta.is_ingested = match is_ingested.map(read_number) {
             None => false,
             Some(Some(1)) => true,
@@ -514,6 +565,7 @@ impl TableMeta {
         meta.hidden_bytes = read_hidden_bytes(hidden_bytes)?;
         meta.prefixes = decoded(prefixes, read_number)?;
         meta.expiries = decoded(expiries, Expiries::decode)?;
+        meta.contents_bytes = decoded(contents_bytes, read_number)?;
         Some(meta)
     }
 
@@ -557,6 +609,7 @@ impl TableMeta {
             prefixes: None,
             is_ingested: footer.is_ingested,
             expiries: properties.expiries,
+            contents_bytes: properties.contents_bytes,
             min_seq: at_least.unwrap_or(properties.min_seq),
             max_seq: at_least.unwrap_or(properties.max_seq),
             smallest: properties.smallest.clone(),
@@ -591,6 +644,19 @@ mod tests {
     }
 
     #[test]
+    fn a_data_block_is_compressed_only_in_a_table_that_says_so() {
+        let mut block = b"stored".to_vec();
+        seal_block(&mut block, BlockType::CompressedData, 7, 4096);
+        assert_eq!(check_data_block(&block, true, 7, 4096), Ok((true, &b"stored"[..])));
+        assert_eq!(check_data_block(&block, false, 7, 4096), Err("a block of type 6".into()));
+        assert!(check_block(&block, BlockType::Data, 7, 4096).is_err());
+        assert!(check_data_block(&block, true, 7, 4095).is_err());
+        let mut index = b"stored".to_vec();
+        seal_block(&mut index, BlockType::Index, 7, 4096);
+        assert_eq!(check_data_block(&index, true, 7, 4096), Err("a block of type 3".into()));
+    }
+
+    #[test]
     fn a_footer_comes_back_and_every_flipped_bit_is_noticed() {
         let footer = Footer {
             filter: BlockHandle { offset: 64, length: 200 },
@@ -602,6 +668,7 @@ mod tests {
             random: TableRandom::new(3, 4),
             is_ingested: false,
             has_expiries: false,
+            is_compressed: false,
         };
         let bytes = footer.encode(500);
         assert_eq!(bytes.len(), FOOTER_BYTES);
@@ -629,14 +696,17 @@ mod tests {
             random: TableRandom::new(3, 4),
             is_ingested: false,
             has_expiries: false,
+            is_compressed: false,
         };
         let ingested = Footer { is_ingested: true, ..footer };
         let expiring = Footer { has_expiries: true, ..footer };
         let both = Footer { has_expiries: true, ..ingested };
-        for known in [ingested, expiring, both] {
+        let compressed = Footer { is_compressed: true, ..footer };
+        let all = Footer { is_compressed: true, ..both };
+        for known in [ingested, expiring, both, compressed, all] {
             assert_eq!(Footer::decode(&known.encode(0), 0), Ok(known));
         }
-        for (offset, value) in [(16, 1), (16, 3), (20, 4), (20, 5)] {
+        for (offset, value) in [(16, 1), (16, 3), (20, 8), (20, 9)] {
             let mut bytes = footer.encode(0);
             bytes[FOOTER_BYTES - offset] = value;
             let checksum = checksum_at(1, 0, &[&bytes[..FOOTER_BYTES - 12]]);
@@ -656,6 +726,7 @@ mod tests {
             of(),
             Properties { keys: 9, tombstones: 9, hidden_bytes: 0, min_seq: 20, ..of() },
             Properties { hidden_bytes: 150, ..of() },
+            Properties { contents_bytes: Some(700), ..of() },
             Properties { smallest: longest.clone(), largest: longest.clone(), ..of() },
         ] {
             assert_eq!(Properties::decode(&good.encode()), Some(good));
@@ -715,6 +786,7 @@ mod tests {
             prefixes: None,
             is_ingested: false,
             expiries: None,
+            contents_bytes: None,
             min_seq: 1,
             max_seq: 10,
             smallest: b"d".to_vec(),

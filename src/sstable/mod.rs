@@ -11,6 +11,7 @@
 mod block;
 mod cache;
 mod check;
+mod compression;
 mod cursor;
 mod data_file;
 mod env;
@@ -28,6 +29,8 @@ mod writer;
 pub(crate) use block::{BlockDamage, DecodedBlock, MAX_BLOCK_OF_ENTRIES};
 pub(crate) use cache::{BlockCache, FixedHasher};
 pub(crate) use check::Checked;
+pub use compression::Compression;
+pub(crate) use compression::MAX_EXPANSION;
 pub(crate) use cursor::{ReadPlan, TableCursor};
 pub(crate) use data_file::DataFile;
 pub(crate) use env::TableEnv;

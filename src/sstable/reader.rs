@@ -124,8 +124,7 @@ impl Table {
                 found.set_number(meta.max_seq);
             }
             // The number of prefixes is in the manifest alone, and so is that of an ingested table.
-            properties.is_ingested() == found.is_ingested
-                && properties.expiries.is_some() == footer.has_expiries
+            properties.agree_with(&footer)
                 && found.filter == meta.filter
                 && found.is_of_same_table(&meta)
         };
@@ -200,8 +199,7 @@ impl Table {
         )
         .map_err(broken)?;
         let properties = Properties::decode(contents)
-            .filter(|properties| properties.is_ingested() == footer.is_ingested)
-            .filter(|properties| properties.expiries.is_some() == footer.has_expiries)
+            .filter(|properties| properties.agree_with(&footer))
             .ok_or_else(|| broken("properties that contradict each other".into()))?;
         let filter_checksum = match footer.filter.end().filter(|&end| 4 <= end && end <= length) {
             Some(end) if !footer.filter.is_none() => {
@@ -235,6 +233,13 @@ impl Table {
 
     pub(crate) fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    /// The bytes of all data blocks, without type and checksum: as they are stored, and decompressed.
+    pub(crate) fn data_bytes(&self) -> (u64, u64) {
+        let trailers = self.index().len() as u64 * TRAILER_BYTES as u64;
+        let stored = self.index().data_end().saturating_sub(trailers);
+        (stored, self.meta.contents_bytes.unwrap_or(stored))
     }
 
     pub(crate) fn path(&self) -> PathBuf {
@@ -358,8 +363,7 @@ impl Table {
 
     /// The file, to read data blocks of.
     pub(super) fn file(&self) -> DataFile<'_> {
-        let number = self.meta.number();
-        DataFile { env: &self.env, id: self.meta.id, salt: self.salt(), number }
+        DataFile::of(&self.env, self.meta.id, Some(&self.meta))
     }
 }
 
@@ -509,6 +513,7 @@ mod tests {
             prefixes: None,
             is_ingested: false,
             expiries: None,
+            contents_bytes: None,
             min_seq: 5,
             max_seq: 20,
             smallest: b"a".to_vec(),
@@ -529,6 +534,7 @@ mod tests {
             random: meta.random,
             is_ingested: false,
             has_expiries: false,
+            is_compressed: false,
         };
         let record = |properties: &Properties| {
             let meta = TableMeta::of(&footer, &[], meta.size, meta.filter, properties);
@@ -540,6 +546,7 @@ mod tests {
             Properties { tombstones: 2, ..of() },
             Properties { keys: 7, ..of() },
             Properties { hidden_bytes: 4, ..of() },
+            Properties { contents_bytes: Some(700), ..of() },
             Properties { min_seq: 6, ..of() },
             Properties { max_seq: 19, ..of() },
             Properties { smallest: b"b".to_vec(), ..of() },
@@ -562,6 +569,7 @@ mod tests {
             random: sample_meta().random,
             is_ingested: false,
             has_expiries: false,
+            is_compressed: false,
         };
         let at = 872;
         let check = |footer: &Footer, generation, footer_checksum: Option<u32>| {
@@ -630,11 +638,19 @@ mod tests {
         let meta = writer.finish(None).expect("finished").keep().meta;
         let table = Table::open(&env, meta).expect("sound").table;
         let handle = BlockHandle { offset: 100, length: 50 };
-        match table.file().damaged(handle, BlockDamage { offset: 7, expected: "an entry" }) {
-            Error::Corrupt { path, offset, .. } => {
-                assert_eq!((path, offset), (table.path(), 107));
+        let damage = BlockDamage { offset: 7, expected: "an entry" };
+        for (is_compressed, place, expected) in [
+            (false, 107, "an entry"),
+            (true, 100, "an entry at offset 7 of a data block's contents"),
+        ] {
+            let file = DataFile { is_compressed, ..table.file() };
+            match file.damaged(handle, damage) {
+                Error::Corrupt { path, offset, expected: found, .. } => {
+                    assert_eq!((path, offset), (table.path(), place));
+                    assert_eq!(found, expected);
+                }
+                other => panic!("{other}"),
             }
-            other => panic!("{other}"),
         }
     }
 

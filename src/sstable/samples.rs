@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::compression::Compression;
 use super::env::TableEnv;
 use super::filter::OpenTable;
 use super::format::Properties;
@@ -28,7 +29,13 @@ pub(super) fn writer(
     recipe: Option<&Recipe>,
 ) -> TableWriter {
     let filter_hash = recipe.map(|recipe| recipe.hash);
-    let settings = TableSettings { block_bytes, filter_hash, prefix: None, ingested_after: None };
+    let settings = TableSettings {
+        block_bytes,
+        compression: Compression::None,
+        filter_hash,
+        prefix: None,
+        ingested_after: None,
+    };
     TableWriter::create(env, id, &settings).expect("a new file")
 }
 
@@ -60,6 +67,7 @@ pub(super) fn properties() -> Properties {
         hidden_bytes: 5,
         ingested_after: None,
         expiries: None,
+        contents_bytes: None,
         keys: 8,
         data_blocks: 2,
         key_bytes: 70,

@@ -1,6 +1,7 @@
 //! Writes a table: takes entries in internal-key order, makes a synced file.
 
 use super::block::{BlockBuilder, MAX_BLOCK_OF_ENTRIES};
+use super::compression::Compression;
 use super::env::TableEnv;
 use super::expiries::ExpiryCounts;
 use super::filter::{FilterId, build};
@@ -29,6 +30,7 @@ const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 pub(crate) struct TableSettings {
     /// The size that data blocks stay below. A larger entry has its own block.
     pub(crate) block_bytes: usize,
+    pub(crate) compression: Compression,
     /// The hash of the filters; `None` without filters.
     pub(crate) filter_hash: Option<HashFunction>,
     /// The prefixes that the filter has beside the keys.
@@ -58,6 +60,9 @@ pub(crate) struct TableWriter {
     prefixes: u64,
     properties: Properties,
     expiries: ExpiryCounts,
+    /// The bytes of the contents of all data blocks, decompressed.
+    contents_bytes: u64,
+    is_compressed: bool,
     /// The sequence number of the last entry.
     last_seq: Seq,
     io: Io,
@@ -106,6 +111,8 @@ impl TableWriter {
                 ..Properties::default()
             },
             expiries: ExpiryCounts::default(),
+            contents_bytes: 0,
+            is_compressed: false,
             last_seq: 0,
             io: Io::default(),
         })
@@ -187,7 +194,14 @@ impl TableWriter {
     fn finish_block(&mut self, separator: &[u8]) -> Result<()> {
         let contents = self.block.finish();
         self.index.add(separator, self.offset);
-        self.push_block(contents, BlockType::Data);
+        self.contents_bytes += contents.len() as u64;
+        match self.settings.compression.compress(&contents) {
+            None => self.push_block(contents, BlockType::Data),
+            Some(stored) => {
+                self.is_compressed = true;
+                self.push_block(stored, BlockType::CompressedData)
+            }
+        };
         if self.buffer.len() >= WRITE_BUFFER_BYTES { self.write_buffer() } else { Ok(()) }
     }
 
@@ -227,6 +241,7 @@ impl TableWriter {
         let data_end = self.offset;
         self.properties.data_blocks = self.index.blocks() as u64;
         self.properties.expiries = self.expiries.expiries();
+        self.properties.contents_bytes = self.is_compressed.then_some(self.contents_bytes);
 
         let (mut filter, mut filter_checksum) = (BlockHandle::default(), 0);
         if let (Some(recipe), Some(hashes)) = (&filter_recipe, &self.hashes) {
@@ -259,6 +274,7 @@ impl TableWriter {
             random: self.random,
             is_ingested: self.properties.is_ingested(),
             has_expiries: self.properties.expiries.is_some(),
+            is_compressed: self.is_compressed,
         };
         let footer_bytes = footer.encode(self.offset);
         self.push(&footer_bytes);

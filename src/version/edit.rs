@@ -12,7 +12,7 @@ use crate::filter::MOST_PREFIXES;
 use crate::key::Seq;
 use crate::ledger::LEVELS;
 use crate::names::{FileName, MAX_FOUND_NUMBER};
-use crate::sstable::{FilterMeta, TableMeta};
+use crate::sstable::{Compression, FilterMeta, MAX_EXPANSION, TableMeta};
 use crate::wal::EXPIRY;
 use criba_filter::store::HashKey;
 
@@ -26,6 +26,7 @@ const FILTER: u8 = 7;
 const SETTINGS: u8 = 8;
 const TIME: u8 = 9;
 const DEFAULT_TTL: u8 = 10;
+const COMPRESSION: u8 = 11;
 
 /// The changes of one flush, compaction or rebuild.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -87,6 +88,10 @@ impl Edit {
         if let Some(settings) = &self.settings {
             bytes.put_u8(SETTINGS);
             settings.encode(&mut bytes);
+            if let Some(compression) = settings.compression {
+                bytes.put_u8(COMPRESSION);
+                bytes.put_u8(compression.id());
+            }
         }
         bytes
     }
@@ -94,7 +99,7 @@ impl Edit {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields::new(bytes);
         let mut edit = Self::default();
-        let mut default_ttl = None;
+        let (mut default_ttl, mut compression) = (None, None);
         let level =
             |fields: &mut Fields<'_>| fields.u8().map(usize::from).filter(|&level| level < LEVELS);
         while !fields.is_empty() {
@@ -112,11 +117,15 @@ impl Edit {
                 SETTINGS => once(&mut edit.settings, StoreSettings::decode(&mut fields)?)?,
                 TIME => once(&mut edit.time, fields.u64().filter(|&time| time <= LATEST)?)?,
                 DEFAULT_TTL => once(&mut default_ttl, fields.u64().filter(|&ttl| ttl > 0)?)?,
+                COMPRESSION => once(&mut compression, Compression::with_id(fields.u8()?)?)?,
                 _ => return None,
             }
         }
         if default_ttl.is_some() {
             edit.settings.as_mut()?.default_ttl = default_ttl;
+        }
+        if compression.is_some() {
+            edit.settings.as_mut()?.compression = compression;
         }
         Some(edit)
     }
@@ -313,11 +322,13 @@ impl TableSet {
                 && 0 < meta.keys
                 && meta.keys <= meta.entries
                 && meta.prefixes <= Some(meta.keys.saturating_mul(MOST_PREFIXES.into()))
-                && meta.entries <= meta.size
+                && meta.entries <= meta.decompressed_size()
+                && meta.decompressed_size() <= meta.size.saturating_mul(MAX_EXPANSION as u64)
                 && meta.index_offset < meta.size
                 && meta.filter.generation <= MAX_FOUND_NUMBER
                 && meta.id < self.next_file
                 && (meta.expiries.is_none() || self.time.is_some())
+                && (meta.contents_bytes.is_none() || self.settings.compression.is_some())
                 && meta.number().is_none_or(|number| {
                     number > 0
                         && number == meta.min_seq
@@ -352,6 +363,7 @@ mod tests {
             prefixes: Some(8),
             is_ingested: false,
             expiries: None,
+            contents_bytes: None,
             keys: 9,
             min_seq: 1,
             max_seq: 10,
@@ -377,6 +389,7 @@ mod tests {
                 policy: FilterPolicy::classic(),
                 extractor: Some(PrefixExtractor::fixed(3)),
                 default_ttl: Some(7),
+                compression: Some(Compression::Lz4),
             }),
             time: Some(8),
         }
@@ -422,6 +435,24 @@ mod tests {
     }
 
     #[test]
+    fn a_compression_belongs_to_settings_and_is_known() {
+        let settings =
+            StoreSettings { compression: Some(Compression::None), ..StoreSettings::default() };
+        let edit = Edit { settings: Some(settings), ..Edit::default() };
+        let bytes = edit.encode();
+        assert_eq!(bytes[bytes.len() - 2..], [COMPRESSION, 0]);
+        assert_eq!(Edit::decode(&bytes), Some(edit));
+        assert_eq!(Edit::decode(&bytes[bytes.len() - 2..]), None, "without settings");
+        let with = |more: &[u8]| Edit::decode(&[&bytes[..bytes.len() - 2], more].concat());
+        assert!(with(&[COMPRESSION, 1]).is_some());
+        for wrong in [&[COMPRESSION, 2][..], &[COMPRESSION], &[COMPRESSION, 1, COMPRESSION, 1]] {
+            assert_eq!(with(wrong), None);
+        }
+        assert_eq!(settings.required_features(), crate::wal::COMPRESSION);
+        assert_eq!(StoreSettings::default().required_features(), 0);
+    }
+
+    #[test]
     fn a_set_is_rebuilt_from_its_own_edit() {
         let edit = Edit { removed: vec![], ..sample() };
         let set = TableSet::first(&edit).expect("a first edit");
@@ -458,15 +489,29 @@ mod tests {
         let back = Edit { next_file: Some(7), ..Edit::default() };
         assert!(set.clone().apply(&back).is_err(), "a counter going back");
         let endless = FilterMeta { generation: MAX_FOUND_NUMBER + 1, ..FilterMeta::default() };
+        let (size, contents) = (1000, Some(255_000));
+        let compressed = || TableMeta { contents_bytes: contents, ..meta(6, b"x", b"y") };
+        let added = |set: &TableSet, meta: TableMeta| {
+            let mut set = set.clone();
+            set.apply(&Edit { added: vec![(1, meta)], ..Edit::default() }).expect("it follows");
+            set.check()
+        };
+        assert_eq!(added(&set, TableMeta { entries: 255_000, ..compressed() }), Ok(()));
+        let mut plain = set.clone();
+        plain.settings.compression = None;
+        assert!(added(&plain, compressed()).is_err(), "no compression is recorded");
+        assert_eq!(added(&plain, meta(6, b"x", b"y")), Ok(()));
         for (level, bad) in [
-            (6, meta(6, b"b", b"c")),                          // overlaps table 4
-            (1, TableMeta { keys: 0, ..meta(6, b"x", b"y") }), // no keys
+            (1, TableMeta { contents_bytes: Some(255 * size + 1), ..compressed() }), // by no LZ4
+            (1, TableMeta { entries: 255_001, ..compressed() }), // more than its contents can hold
+            (6, meta(6, b"b", b"c")),                            // overlaps table 4
+            (1, TableMeta { keys: 0, ..meta(6, b"x", b"y") }),   // no keys
             (1, TableMeta { prefixes: Some(145), ..meta(6, b"x", b"y") }), // more than 16 of a key
             (1, TableMeta { max_seq: 11, ..meta(6, b"x", b"y") }), // newer than flushed
             (1, TableMeta { index_offset: 1000, ..meta(6, b"x", b"y") }), // no room for an index
             (1, TableMeta { entries: 1001, ..meta(6, b"x", b"y") }), // more than its bytes can hold
-            (1, meta(8, b"x", b"y")),                          // a number not yet given
-            (1, meta(6, b"y", b"x")),                          // range upside down
+            (1, meta(8, b"x", b"y")),                            // a number not yet given
+            (1, meta(6, b"y", b"x")),                            // range upside down
             (1, TableMeta { filter: endless, ..meta(6, b"x", b"y") }), // no room above it
         ] {
             let mut set = set.clone();

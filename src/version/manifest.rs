@@ -403,6 +403,7 @@ mod tests {
             prefixes: None,
             is_ingested: false,
             expiries: None,
+            contents_bytes: None,
             keys: 9,
             min_seq: 1,
             max_seq: 10,

@@ -6,7 +6,8 @@ use crate::codec::{Fields, PutFields};
 use crate::expiry::Millis;
 use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::key::MAX_KEY_BYTES;
-use crate::wal::{LAYERED_RIBBONS, MANY_PREFIXES};
+use crate::sstable::Compression;
+use crate::wal::{COMPRESSION, LAYERED_RIBBONS, MANY_PREFIXES};
 use criba_filter::FilterKind;
 
 /// The options that belong to a store, not to one opening of it. Code that copies a store copies this as a whole.
@@ -16,6 +17,8 @@ pub(crate) struct StoreSettings {
     pub(crate) extractor: Option<PrefixExtractor>,
     /// See [`Options::default_ttl`](crate::Options::default_ttl); in a field of its own.
     pub(crate) default_ttl: Option<Millis>,
+    /// See [`Options::compression`](crate::Options::compression); in a field of its own, `None` if it was never given.
+    pub(crate) compression: Option<Compression>,
 }
 
 impl StoreSettings {
@@ -23,11 +26,13 @@ impl StoreSettings {
     pub(crate) fn required_features(&self) -> u32 {
         let layered = self.policy.kind == FilterKind::Ribbon;
         let many = self.extractor.is_some_and(PrefixExtractor::has_many);
-        (if layered { LAYERED_RIBBONS } else { 0 }) | (if many { MANY_PREFIXES } else { 0 })
+        (if layered { LAYERED_RIBBONS } else { 0 })
+            | (if many { MANY_PREFIXES } else { 0 })
+            | self.compression.map_or(0, |_| COMPRESSION)
     }
 
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
-        let Self { policy, extractor, default_ttl: _ } = self;
+        let Self { policy, extractor, default_ttl: _, compression: _ } = self;
         policy.encode(bytes);
         bytes.put_u64(extractor.map_or(0, PrefixExtractor::id));
     }
@@ -43,7 +48,7 @@ impl StoreSettings {
                 Some(extractor)
             }
         };
-        Some(Self { policy, extractor, default_ttl: None })
+        Some(Self { policy, extractor, ..Self::default() })
     }
 }
 
@@ -83,7 +88,7 @@ mod tests {
         ];
         for policy in policies {
             for extractor in extractors {
-                let settings = StoreSettings { policy, extractor, default_ttl: None };
+                let settings = StoreSettings { policy, extractor, ..StoreSettings::default() };
                 let bytes = encoded(&settings);
                 assert_eq!(decoded(&bytes), Some(settings));
                 for length in 0..bytes.len() {

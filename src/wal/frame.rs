@@ -54,7 +54,7 @@ impl LogKind {
     fn known_features(self) -> u32 {
         match self {
             Self::Wal => 0,
-            Self::Manifest => LAYERED_RIBBONS | MANY_PREFIXES | EXPIRY,
+            Self::Manifest => LAYERED_RIBBONS | MANY_PREFIXES | EXPIRY | COMPRESSION,
         }
     }
 
@@ -132,6 +132,8 @@ pub(crate) const LAYERED_RIBBONS: u32 = 1;
 pub(crate) const MANY_PREFIXES: u32 = 2;
 /// The required feature of a manifest: the store has, or had, expiring entries.
 pub(crate) const EXPIRY: u32 = 4;
+/// The required feature of a manifest: a compression is recorded, and tables may have compressed blocks.
+pub(crate) const COMPRESSION: u32 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileHeader {

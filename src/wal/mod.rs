@@ -11,7 +11,9 @@ mod reader;
 mod replay;
 mod writer;
 
-pub(crate) use frame::{EXPIRY, FileHeader, LAYERED_RIBBONS, LogId, LogKind, MANY_PREFIXES};
+pub(crate) use frame::{
+    COMPRESSION, EXPIRY, FileHeader, LAYERED_RIBBONS, LogId, LogKind, MANY_PREFIXES,
+};
 pub(crate) use reader::{Item, LogReader};
 pub use replay::LostTail;
 pub(crate) use replay::{Logs, Record, replay};

@@ -79,7 +79,9 @@ fn change(rng: &mut ChaCha8Rng, number: usize, long_keys: u32) -> (Vec<u8>, Opti
     }
     let longest = if rng.random_ratio(1, 100) { 40_000 } else { 200 };
     let mut value = vec![0; rng.random_range(0..longest)];
-    rng.fill_bytes(&mut value);
+    // Half of it can be compressed.
+    let half = value.len() / 2;
+    rng.fill_bytes(&mut value[half..]);
     value.extend_from_slice(&number.to_le_bytes());
     (key, Some(value))
 }
@@ -111,6 +113,7 @@ fn crash_everywhere(seed: u64, keys: Keys) -> Tally {
     let keys: BTreeSet<Vec<u8>> = history.states.iter().flat_map(|s| s.keys().cloned()).collect();
     let (mut seen, mut tally) = (HashSet::new(), Tally::default());
     tally.operations = history.moments.len();
+    tally.compressed = history.compressed;
     for (number, moment) in history.moments.iter().enumerate().step_by(stride()) {
         let phases: Vec<Phase> = history.phases(number).collect();
         let is_new_manifest =
@@ -198,10 +201,11 @@ fn a_store_survives_a_power_failure_after_every_operation() {
         tally.add(workload);
     }
     println!(
-        "{} workloads, {} operations, {} manifests written anew, {:.0} s",
+        "{} workloads, {} operations, {} manifests written anew, {} tables compressed, {:.0} s",
         workloads(),
         tally.operations,
         tally.rewritings,
+        tally.compressed,
         start.elapsed().as_secs_f64()
     );
     println!(
@@ -214,7 +218,7 @@ fn a_store_survives_a_power_failure_after_every_operation() {
         tally.of(Phase::Recovery),
         tally.max_depth
     );
-    assert!(tally.distinct > 1000);
+    assert!(tally.distinct > 1000 && tally.compressed > 0);
     if workloads() >= WORKLOADS && is_full() {
         assert!(tally.distinct >= 36_000 && tally.rewritings > 0);
         for phase in Phase::ALL {

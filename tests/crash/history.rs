@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use criba::vfs::{Moment, SimVfs};
-use criba::{Batch, Db, Durability, Error, Event, Expiry, FilterPolicy, Options, Snapshot};
+use criba::{
+    Batch, Compression, Db, Durability, Error, Event, Expiry, FilterPolicy, Options, Snapshot,
+};
 
 use crate::common::{self, ManualClock};
 
@@ -113,6 +115,8 @@ pub(crate) struct History {
     pub(crate) states: Vec<Contents>,
     pub(crate) moments: Vec<Moment>,
     pub(crate) copies: Vec<Copy>,
+    /// The compressed tables at the ends of openings.
+    pub(crate) compressed: usize,
     marks: Vec<Mark>,
     spans: Vec<Span>,
 }
@@ -164,6 +168,8 @@ pub(crate) struct Runner {
     /// Pairs that will have expired after the next wait.
     soon: HashSet<(Vec<u8>, Vec<u8>)>,
     snapshot: Option<(Snapshot, Contents)>,
+    openings: usize,
+    compressed: usize,
     states: Vec<Contents>,
     copies: Vec<Copy>,
     marks: Vec<Mark>,
@@ -184,6 +190,8 @@ impl Runner {
             clock: Arc::new(ManualClock::at(BEGIN)),
             soon: HashSet::new(),
             snapshot: None,
+            openings: 0,
+            compressed: 0,
             states: vec![Contents::new()],
             copies: Vec::new(),
             marks: Vec::new(),
@@ -279,12 +287,14 @@ impl Runner {
             }
             Step::Reopen => {
                 self.snapshot = None;
+                self.count_compressed();
                 self.db.take().unwrap().close().unwrap();
                 self.mark(true);
                 self.open();
             }
             Step::Kill => {
                 self.snapshot = None;
+                self.count_compressed();
                 // The memtables of a killed process are lost.
                 std::mem::forget(self.db.take());
                 self.vfs.unlock();
@@ -340,14 +350,20 @@ impl Runner {
     pub(crate) fn finish(mut self) -> History {
         self.snapshot = None;
         self.wait();
+        self.count_compressed();
         if let Some(db) = self.db.take() {
             db.close().unwrap();
             self.mark(true);
         }
         let moments = self.vfs.take_moments();
         let spans = std::mem::take(&mut *self.spans.lock().unwrap());
-        let Self { states, copies, marks, .. } = self;
-        History { states, moments, copies, marks, spans }
+        let Self { states, copies, compressed, marks, .. } = self;
+        History { states, moments, copies, compressed, marks, spans }
+    }
+
+    fn count_compressed(&mut self) {
+        let tables = self.db.iter().flat_map(Db::tables);
+        self.compressed += tables.filter(|t| t.data_bytes < t.contents_bytes).count();
     }
 
     fn now(&self) -> &Contents {
@@ -382,7 +398,14 @@ impl Runner {
                 span.end = span.end.min(now);
             }
         };
-        let options = options().vfs(Arc::new(self.vfs.clone())).on_event(listener);
+        let mut options = options().vfs(Arc::new(self.vfs.clone())).on_event(listener);
+        // At first the store was never asked for one; then it is, keeps it, and gives it up.
+        match self.openings % 4 {
+            1 => options = options.compression(Compression::Lz4),
+            3 => options = options.compression(Compression::None),
+            _ => {}
+        }
+        self.openings += 1;
         self.db = Some(options.clock(Arc::clone(&self.clock) as _).open(DIR).unwrap());
         // An opening makes durable all that it recovers.
         self.mark(true);

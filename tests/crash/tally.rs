@@ -12,6 +12,8 @@ pub(crate) struct Tally {
     pub(crate) operations: usize,
     /// Manifests written anew while the store was open.
     pub(crate) rewritings: usize,
+    /// Compressed tables at the ends of openings.
+    pub(crate) compressed: usize,
 }
 
 impl Tally {
@@ -34,6 +36,7 @@ impl Tally {
         self.max_depth = self.max_depth.max(other.max_depth);
         self.operations += other.operations;
         self.rewritings += other.rewritings;
+        self.compressed += other.compressed;
     }
 
     pub(crate) fn of(&self, phase: Phase) -> usize {
@@ -43,16 +46,18 @@ impl Tally {
     /// Parses the text that [`Display`](fmt::Display) writes.
     pub(crate) fn parse(text: &str) -> Self {
         let numbers: Vec<usize> = text.split(' ').map(|word| word.parse().unwrap()).collect();
-        let [distinct, a, b, c, d, max_depth, operations, rewritings] = numbers[..] else {
+        let [distinct, a, b, c, d, max_depth, operations, rewritings, compressed] = numbers[..]
+        else {
             panic!("not a tally: {text}");
         };
-        Self { distinct, by_phase: [a, b, c, d], max_depth, operations, rewritings }
+        Self { distinct, by_phase: [a, b, c, d], max_depth, operations, rewritings, compressed }
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { distinct, by_phase: [a, b, c, d], max_depth, operations, rewritings } = self;
-        write!(f, "{distinct} {a} {b} {c} {d} {max_depth} {operations} {rewritings}")
+        let Self { distinct, by_phase: [a, b, c, d], max_depth, operations, .. } = self;
+        let Self { rewritings, compressed, .. } = self;
+        write!(f, "{distinct} {a} {b} {c} {d} {max_depth} {operations} {rewritings} {compressed}")
     }
 }

@@ -14,7 +14,8 @@ use criba::vfs::{
     Vfs,
 };
 use criba::{
-    Batch, Db, Durability, Error, Event, Expiry, FilterInfo, Options, Snapshot, verify_with,
+    Batch, Compression, Db, Durability, Error, Event, Expiry, FilterInfo, Options, Snapshot,
+    verify_with,
 };
 
 use crate::common::{self, ManualClock};
@@ -189,6 +190,9 @@ impl Run<'_> {
             .cache_bytes(0)
             .clock(Arc::clone(&self.clock) as _)
             .seed(1);
+        let compression =
+            if self.script.auto_compaction { Compression::Lz4 } else { Compression::None };
+        let options = options.compression(compression);
         match self.filter_memory {
             Some(bytes) => options.filter_memory(bytes),
             None => options,

@@ -17,8 +17,8 @@ use std::time::{Duration, SystemTime};
 
 use criba::vfs::{FileKind, Operation};
 use criba::{
-    Batch, CheckpointFiles, Db, Durability, Error, Expiry, FilterPolicy, Options, ReadOnlyDb,
-    Snapshot, Stats, WeakDb,
+    Batch, CheckpointFiles, Compression, Db, Durability, Error, Expiry, FilterPolicy, Options,
+    ReadOnlyDb, Snapshot, Stats, WeakDb,
 };
 
 use crate::common::{self, HookVfs, contents};
@@ -228,12 +228,19 @@ fn refuses(db: &Db, aside: &Path) -> Vec<&'static str> {
     assert_eq!(db.advise().tables, 0);
     assert_eq!(db.policy(), FilterPolicy::default());
     assert!(!db.has_expiries() && db.now() > SystemTime::UNIX_EPOCH);
-    assert_eq!(db.default_ttl(), None);
+    assert_eq!((db.default_ttl(), db.compression()), (None, Compression::None));
     let _ = (format!("{db:?}"), db.recovery().to_string());
     assert_forked("upgrade", db.downgrade().upgrade().unwrap().get("k"));
     assert_eq!(db.prefix_extractor(), None);
     called.extend(["stats", "tables", "memory", "advise", "policy", "recovery", "downgrade"]);
-    called.extend(["prefix_extractor", "upgrade", "has_expiries", "default_ttl", "now"]);
+    called.extend([
+        "prefix_extractor",
+        "upgrade",
+        "has_expiries",
+        "default_ttl",
+        "compression",
+        "now",
+    ]);
     called
 }
 
@@ -279,8 +286,8 @@ fn refuses_read_only(db: &ReadOnlyDb, aside: &Path) -> Vec<&'static str> {
     assert_eq!(db.prefix_extractor(), None);
     called.extend(["stats", "tables", "memory", "advise", "policy"]);
     assert!(!db.has_expiries() && db.now() > SystemTime::UNIX_EPOCH);
-    assert_eq!(db.default_ttl(), None);
-    called.extend(["prefix_extractor", "has_expiries", "default_ttl", "now"]);
+    assert_eq!((db.default_ttl(), db.compression()), (None, Compression::None));
+    called.extend(["prefix_extractor", "has_expiries", "default_ttl", "compression", "now"]);
     called.extend(["recovery", "open_read_only"]);
     called
 }

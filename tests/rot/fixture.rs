@@ -1,5 +1,5 @@
 //! The store to damage: three levels, one of which has an ingested table, several blocks per table, tombstones, entries
-//! that expire after all tests, filters of each kind within tables and beside them, a partly synced log, a manifest of
+//! that expire after all tests, a compressed table, filters of each kind within tables and beside them, a partly synced log, a manifest of
 //! several edits.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use criba::vfs::{FileKind, SimDisk, SimVfs, Vfs};
-use criba::{Batch, Db, Durability, Error, Expiry, FilterInfo, FilterKind, FilterPolicy, Options};
+use criba::{
+    Batch, Compression, Db, Durability, Error, Expiry, FilterInfo, FilterKind, FilterPolicy,
+    Options,
+};
 
 use crate::common::{ManualClock, written};
 
@@ -114,10 +117,12 @@ fn flip_l0(vfs: &SimVfs, db: &Db) {
 impl Fixture {
     fn new() -> Self {
         let vfs = SimVfs::new();
-        let open = |policy: FilterPolicy| {
+        let open_with = |policy: FilterPolicy, compression: Compression| {
             let options = options().filter(policy).vfs(Arc::new(vfs.clone()));
+            let options = options.compression(compression);
             options.table_bytes(1024).max_open_files(0).open(DIR).unwrap()
         };
+        let open = |policy: FilterPolicy| open_with(policy, Compression::None);
         let (mut map, mut older) = (Map::new(), Vec::new());
         let db = open(FilterPolicy::none());
         fill(&db, &mut map, 0, 2);
@@ -125,8 +130,10 @@ impl Fixture {
         db.compact().unwrap();
         ingest(&db, &mut map);
         db.close().unwrap();
-        for (kind, first) in [(FilterKind::Bloom, 1), (FilterKind::Ribbon, 2)] {
-            let db = open(policy(kind));
+        for (kind, first, compression) in
+            [(FilterKind::Bloom, 1, Compression::Lz4), (FilterKind::Ribbon, 2, Compression::None)]
+        {
+            let db = open_with(policy(kind), compression);
             older.push(vfs.disk());
             fill(&db, &mut map, first, 4);
             older.push(vfs.disk());
@@ -225,6 +232,8 @@ fn check_tables(db: &Db) {
         *filters.entry((kind.to_string(), generation > 0)).or_insert(0) += 1;
     }
     assert!(tables.iter().any(|table| table.tombstones > 0));
+    let compressed = tables.iter().filter(|table| table.data_bytes < table.contents_bytes);
+    assert_eq!(compressed.count(), 1, "{tables:#?}");
     assert_eq!(filters.len(), 3, "{filters:?}");
 }
 

@@ -118,11 +118,13 @@ impl Log {
     }
 }
 
-/// The tags of a record of an added table, of filter settings, of a time, and of a default time to live.
+/// The tags of a record of an added table, of filter settings, of a time, of a default time to live, and of a
+/// compression.
 const ADDED: u8 = 1;
 pub(crate) const FILTER_SETTINGS: u8 = 8;
 pub(crate) const TIME: u8 = 9;
 pub(crate) const DEFAULT_TTL: u8 = 10;
+pub(crate) const COMPRESSION: u8 = 11;
 
 /// The fields of an edit: tag, and place with the tag. Keys are shorter than 128 bytes.
 pub(crate) fn fields(edit: &[u8]) -> Vec<(u8, Range<usize>)> {
@@ -134,6 +136,7 @@ pub(crate) fn fields(edit: &[u8]) -> Vec<(u8, Range<usize>)> {
             3..=5 | TIME | DEFAULT_TTL => 9,
             6 => 17,
             7 | FILTER_SETTINGS => 29,
+            COMPRESSION => 2,
             other => panic!("a field {other}"),
         };
         fields.push((edit[at], at..at + length));
@@ -170,9 +173,12 @@ pub(crate) const KEYS_AT: usize = 104;
 pub(crate) const FOOTER_RANDOM_AT: usize = 80;
 /// The offset of the index, in the footer and in the record of the manifest.
 pub(crate) const FOOTER_INDEX_AT: usize = 16;
-/// The offset of the required features in the footer, and the feature of expiring entries.
+/// The offset of the required features in the footer, and the features of expiring entries and of compressed blocks.
 pub(crate) const FOOTER_FEATURES_AT: usize = 108;
 pub(crate) const EXPIRING: u8 = 2;
+pub(crate) const COMPRESSED: u8 = 4;
+/// The tag of the decompressed bytes in properties and in the manifest.
+pub(crate) const CONTENTS_BYTES: u8 = 5;
 /// The bytes of a table's expiries: the last field of its properties, and of its record in the manifest.
 pub(crate) const EXPIRIES: usize = 72;
 pub(crate) const INDEX_AT: usize = 16;
@@ -224,6 +230,15 @@ impl Table {
 
     pub(crate) fn all() -> Vec<Self> {
         FIXTURE.of_kind(Kind::Table).iter().map(|name| Self::of(name)).collect()
+    }
+
+    /// Those whose data blocks are as the format has their contents.
+    pub(crate) fn all_raw() -> Vec<Self> {
+        Self::all().into_iter().filter(|table| !table.is_compressed()).collect()
+    }
+
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.bytes[self.footer + FOOTER_FEATURES_AT] & COMPRESSED != 0
     }
 
     pub(crate) fn has_expiries(&self) -> bool {

@@ -6,9 +6,9 @@ use crate::case::{Case, Outcome};
 use crate::common::part;
 use crate::fixture::{self, FIXTURE, Kind, number};
 use crate::forge::{
-    DEFAULT_TTL, ENTRIES_AT, EXPIRIES, FILTER_SETTINGS, FOOTER_CHECKSUM_AT, KEYS_AT, Log,
-    MANIFEST_HEADER, RANDOM_AT, SALT_AT, SECOND_SALT_AT, TIME, fields, put, table_records,
-    tagged_fields, u64_at,
+    COMPRESSION, CONTENTS_BYTES, DEFAULT_TTL, ENTRIES_AT, EXPIRIES, FILTER_SETTINGS,
+    FOOTER_CHECKSUM_AT, KEYS_AT, Log, MANIFEST_HEADER, RANDOM_AT, SALT_AT, SECOND_SALT_AT, TIME,
+    fields, put, table_records, tagged_fields, u64_at,
 };
 use crate::numbers::odd;
 use crate::sweep::sweep_all;
@@ -120,7 +120,7 @@ fn blaming_tables(mut case: Case) -> Case {
 fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
     let sound = Log::of(Kind::Manifest);
     let (mut known, mut others, mut unequal) = (Vec::new(), Vec::new(), Vec::new());
-    let mut ingested = 0;
+    let (mut ingested, mut compressed) = (0, 0);
     for (frame, record) in records(&sound) {
         let payload = &sound.frames[frame].payload;
         let own = &payload[tagged_fields(payload, record)];
@@ -139,11 +139,11 @@ fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
         unequal.push(blaming_tables(forge(&[&INGESTED, own].concat())));
         // The third and the fourth have a number of prefixes.
         for fields in [
-            &[5, 0][..],
+            &[6, 0][..],
             &[255, 0],
             &[2, 8, 1, 0, 0, 0, 0, 0, 0, 0],
             &[2, 8, 0, 0, 0, 0, 0, 0, 0, 0],
-            &[5, 2, 3, 4, 9, 1, 8],
+            &[6, 2, 3, 4, 9, 1, 8],
         ] {
             known.push(with(fields));
         }
@@ -162,6 +162,19 @@ fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
         }
         // The table contradicts these.
         unequal.push(blaming_tables(with(&[1, 8, 7, 0, 0, 0, 0, 0, 0, 0])));
+        match own {
+            [CONTENTS_BYTES, 8, _, _, rest @ ..] => {
+                for bytes in [0, 255] {
+                    let forged = [&[CONTENTS_BYTES, 8, bytes, bytes], rest].concat();
+                    unequal.push(blaming_tables(forge(&forged)));
+                }
+                unequal.push(blaming_tables(forge(&[])));
+                others.push(with(own));
+                others.push(forge(&[CONTENTS_BYTES, 1, 7]));
+                compressed += 1;
+            }
+            _ => unequal.push(blaming_tables(with(&[CONTENTS_BYTES, 8, 0, 2, 0, 0, 0, 0, 0, 0]))),
+        }
     }
     // A length that is more than the record has, and one that is no length.
     for (frame, record) in records(&sound) {
@@ -174,7 +187,7 @@ fn unknown_tagged_fields_of_tables_are_ignored_and_others_refused() {
     }
     sweep_all("unknown tagged fields", &known, |_, outcome| outcome == Outcome::Right);
     sweep_all("tagged fields cut short", &others, |_, outcome| outcome == Outcome::Refused);
-    assert_eq!(ingested, 1);
+    assert_eq!((ingested, compressed), (1, 1));
     sweep_all("tagged fields that the table contradicts", &unequal, |_, outcome| {
         outcome == Outcome::Refused
     });
@@ -240,7 +253,7 @@ fn forged_times_are_refused_unless_they_can_be() {
     const LATEST: u64 = 253_402_300_799_999;
     let time = |tag: u8, value: u64| [&[tag][..], &value.to_le_bytes()].concat();
     let now = fixture::TIME.as_millis() as u64;
-    let settings = [&[FILTER_SETTINGS, 1, 3, 1, 2][..], &10_f64.to_le_bytes(), &[0; 16]].concat();
+    let settings = settings(&[COMPRESSION, 0]);
     let mut bad = Vec::new();
     for (what, edit) in [
         ("goes back", time(TIME, now - 1)),
@@ -273,6 +286,29 @@ fn forged_times_are_refused_unless_they_can_be() {
         good.push(case(format!("a time to live of {value}"), &with_edit(&edit)));
     }
     sweep_all("times that can be", &good, |_, outcome| outcome == Outcome::Right);
+}
+
+/// Filter settings, and what belongs to them.
+fn settings(more: &[u8]) -> Vec<u8> {
+    [&[FILTER_SETTINGS, 1, 3, 1, 2][..], &10_f64.to_le_bytes(), &[0; 16], more].concat()
+}
+
+/// A compression is a known one, among settings, and there if tables are compressed.
+#[test]
+fn forged_compressions_are_refused_unless_they_can_be() {
+    let forged = |what: &str, edit: &[u8]| case(format!("a compression {what}"), &with_edit(edit));
+    let mut bad = vec![
+        forged("without settings", &[COMPRESSION, 1]),
+        forged("twice", &settings(&[COMPRESSION, 1, COMPRESSION, 1])),
+        forged("cut short", &settings(&[COMPRESSION])),
+        forged("not there", &settings(&[])),
+    ];
+    for unknown in [2, 3, 127, 255] {
+        bad.push(forged(&format!("of number {unknown}"), &settings(&[COMPRESSION, unknown])));
+    }
+    sweep_all("compressions that cannot be", &bad, |_, outcome| outcome == Outcome::Refused);
+    let good = [0, 1].map(|known| forged("that is known", &settings(&[COMPRESSION, known])));
+    sweep_all("compressions that can be", &good, |_, outcome| outcome == Outcome::Right);
 }
 
 /// A moved table that overlaps another on its level is refused. On other levels the level decides which of
@@ -385,7 +421,8 @@ fn forged_counters_are_refused_or_leave_numbers_to_go_on_with() {
 /// Each bit of filter settings: what no options can give is refused, the rest is followed.
 #[test]
 fn forged_filter_settings_are_refused_or_followed() {
-    let sound = [&[8, 1, 3, 1, 2][..], &10_f64.to_le_bytes(), &[0; 16]].concat();
+    let sound = settings(&[]);
+    let with_edit = |settings: &[u8]| with_edit(&[settings, &[COMPRESSION, 0]].concat());
     let mut cases = vec![case("sound filter settings", &with_edit(&sound))];
     for bit in 8..8 * sound.len() {
         let mut forged = sound.clone();
@@ -438,10 +475,10 @@ fn edits_that_cannot_follow_are_refused() {
         cases.push(case("removed twice", &edit(&[&[2, at], id, &[2, at], id])));
     }
     cases.push(case("another key of the hash", &edit(&[&[6], &[7; 16]])));
-    for tag in (0..=255_u8).filter(|tag| !(1..=10).contains(tag)) {
+    for tag in (0..=255_u8).filter(|tag| !(1..=11).contains(tag)) {
         cases.push(case(format!("a field {tag}"), &edit(&[&[tag], &[0; 40]])));
     }
-    for tag in 1..=10_u8 {
+    for tag in 1..=11_u8 {
         cases.push(case(format!("a field {tag} cut short"), &edit(&[&[tag], &[0; 5]])));
     }
     // Numbers of edits.
@@ -490,7 +527,7 @@ fn forged_headers_are_refused() {
     let tally = sweep_all("manifest headers forged", &cases, |_, outcome| {
         matches!(outcome, Outcome::Refused | Outcome::Right)
     });
-    assert_eq!(tally[&Outcome::Right], 6 * 8 + 3, "the reserved bits, and known features");
+    assert_eq!(tally[&Outcome::Right], 6 * 8 + 4, "the reserved bits, and known features");
 
     // Under another salt no frame is whole. The second one serves a repair alone.
     let salts = |at: usize| (0..64).map(move |bit| (at + bit / 8, bit % 8));

@@ -18,6 +18,7 @@ mod files;
 mod fixture;
 mod forge;
 mod forged_anywhere;
+mod forged_compression;
 mod forged_filters;
 mod forged_logs;
 mod forged_manifests;

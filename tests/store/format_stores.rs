@@ -12,8 +12,9 @@ use std::time::{Duration, SystemTime};
 
 use criba::vfs::{SimDisk, SimVfs};
 use criba::{
-    Batch, Db, Durability, EntryKind, Error, Expiry, FilterInfo, FilterKind, FilterPolicy,
-    HashFunction, Options, PrefixExtractor, TableEntry, TableFile, TableInfo, Verdict,
+    Batch, Compression, Db, Durability, EntryKind, Error, Expiry, FilterInfo, FilterKind,
+    FilterPolicy, HashFunction, Options, PrefixExtractor, TableEntry, TableFile, TableInfo,
+    Verdict,
 };
 use criba_filter::{Bloom, FilterSize, Hashing, ScalableBloom, ShardedBloom, StaticFilter};
 
@@ -351,6 +352,8 @@ fn the_reader_and_the_library_agree_on_odd_tables() {
     let mut odd = vec![
         options(3).filter(FilterPolicy::none()).block_bytes(64),
         options(4).filter(bloom.with_geometry(1, 64)),
+        options(8).compression(Compression::Lz4),
+        options(8).compression(Compression::Lz4).block_bytes(1 << 18),
     ];
     let other_hash =
         [HashFunction::SipHash13, HashFunction::MurmurHash2, HashFunction::MurmurHash2];
@@ -446,9 +449,10 @@ fn fill_expiring(db: &Db, numbers: &mut Numbers, changes: usize) {
 }
 
 /// Keys that expire, in tables on three levels, one of which was ingested, and in a log; some have expired by the time
-/// that the manifest has. A snapshot keeps what merges would drop.
+/// that the manifest has. A snapshot keeps what merges would drop. All tables have compressed blocks.
 fn expiring(dir: &Path, clock: &Arc<ManualClock>) -> Db {
     let options = options(21).clock(Arc::clone(clock) as _).table_bytes(8 << 10).block_bytes(512);
+    let options = options.compression(Compression::Lz4);
     let (db, mut numbers) = (options.open(dir).unwrap(), Numbers(21));
     fill_expiring(&db, &mut numbers, 400);
     db.flush().unwrap();
@@ -473,6 +477,8 @@ fn expiring(dir: &Path, clock: &Arc<ManualClock>) -> Db {
     fill_expiring(&db, &mut numbers, 100);
     drop(snapshot);
     clock.advance(100 * S);
+    let tables = db.tables();
+    assert!(tables.iter().all(|table| table.data_bytes < table.contents_bytes), "{tables:?}");
     db
 }
 

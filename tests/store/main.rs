@@ -13,6 +13,7 @@ mod atomic_insertion;
 mod checkpoint;
 mod compaction_beside_writers;
 mod compaction_laws;
+mod compression;
 mod conditions;
 mod copies;
 mod crafted_keys;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use criba::{
-    Activity, Allocation, Batch, Counts, Db, Durability, Error, Expiry, FilterPolicy, Options,
-    Outcome, PrefixExtractor, Range, Reader, Snapshot, Stats, Step, TableStep, Value, Verdict,
+    Activity, Allocation, Batch, Compression, Counts, Db, Durability, Error, Expiry, FilterPolicy,
+    Options, Outcome, PrefixExtractor, Range, Reader, Snapshot, Stats, Step, TableInfo, TableStep,
+    Value, Verdict,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -40,6 +41,8 @@ struct Session {
     filter_memory: Option<u64>,
     strict: bool,
     default_ttl: Option<Duration>,
+    /// `None`: as the store has it.
+    compression: Option<Compression>,
 }
 
 impl Session {
@@ -56,6 +59,8 @@ impl Session {
             filter_memory: draw_budget(rng),
             strict: rng.random(),
             default_ttl: rng.random_bool(0.3).then(|| Duration::from_secs(rng.random_range(1..60))),
+            compression: [None, Some(Compression::None), Some(Compression::Lz4)]
+                [rng.random_range(0..3)],
         }
     }
 }
@@ -76,8 +81,12 @@ impl Config {
             4 => policy,
             _ => policy.with_total_bytes(100),
         };
-        let Session { allocation, prefix, filter_memory, strict, default_ttl } = self.of_session;
+        let Session { allocation, prefix, filter_memory, strict, default_ttl, compression } =
+            self.of_session;
         let mut options = common::options();
+        if let Some(compression) = compression {
+            options = options.compression(compression);
+        }
         if let Some(extractor) = prefix {
             options = options.prefix(extractor);
         }
@@ -152,6 +161,8 @@ struct Tested {
     expired_dropped: u64,
     expired_to_tombstones: u64,
     tables_expired: u64,
+    /// Those at the ends of sessions.
+    tables_compressed: u64,
     expired_writes: u64,
     probes_by_level: [u64; criba::LEVELS],
 }
@@ -764,6 +775,9 @@ impl Run {
     fn end_session(&mut self) {
         self.check_ledger();
         self.tested.add(&self.db().stats());
+        let compressed = |table: &TableInfo| table.data_bytes < table.contents_bytes;
+        self.tested.tables_compressed +=
+            self.db().tables().iter().filter(|table| compressed(table)).count() as u64;
         self.snapshots.clear();
         self.scans.clear();
         (self.counted, self.hits, self.misses) = (Counts::default(), 0, 0);
@@ -967,6 +981,7 @@ fn matrix(threads: usize) {
                 sum.expired_dropped += tested.expired_dropped;
                 sum.expired_to_tombstones += tested.expired_to_tombstones;
                 sum.tables_expired += tested.tables_expired;
+                sum.tables_compressed += tested.tables_compressed;
                 sum.expired_writes += tested.expired_writes;
                 for (sum, level) in sum.probes_by_level.iter_mut().zip(tested.probes_by_level) {
                     *sum += level;
@@ -981,6 +996,7 @@ fn matrix(threads: usize) {
         sum.expired_found > 100 && sum.expired_dropped > 100 && sum.expired_to_tombstones > 100
     );
     assert!(sum.expired_writes > 100 && sum.tables_expired > 0);
+    assert!(sum.tables_compressed > 20, "{}", sum.tables_compressed);
     if operations < 700 {
         assert!(sum.true_negatives > 500 && sum.rebuilt > 20 && sum.crashes > 10);
         return;

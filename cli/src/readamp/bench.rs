@@ -26,6 +26,7 @@ pub struct Engine {
 fn options(settings: &Settings, engine: &Engine) -> Options {
     Options::new()
         .filter(settings.filter)
+        .compression(settings.compression)
         .seed(settings.seed)
         .cache_bytes(settings.cache_bytes)
         .memtable_bytes(settings.memtable_bytes)

@@ -43,6 +43,7 @@ use self::report::Report;
 use self::sample_table::SampleTable;
 use self::settings::Settings;
 use self::unsynced::unsynced;
+use crate::compression::CompressionArgs;
 use crate::failure::{Failure, Result};
 use crate::interrupt::TemporaryDir;
 use crate::policy::PolicyArgs;
@@ -73,6 +74,8 @@ pub struct Args {
     seed: u64,
     #[command(flatten)]
     policy: PolicyArgs,
+    #[command(flatten)]
+    compression: CompressionArgs,
     /// Run the classic policy, then each kind uniform and balanced and the requested one in as many bytes, and
     /// print them side by side
     #[arg(long, conflicts_with_all = ["fpr", "filter_bytes", "dir"])]
@@ -140,6 +143,7 @@ impl Args {
     fn settings(&self) -> Settings {
         Settings {
             filter: self.policy.policy(),
+            compression: self.compression.of_new(),
             seed: self.seed,
             lookups: self.lookups,
             cache_bytes: self.cache_bytes,

@@ -1,6 +1,6 @@
 //! How the store is built and read.
 
-use criba::FilterPolicy;
+use criba::{Compression, FilterPolicy};
 
 /// How the store is built and read.
 #[derive(Debug, Clone)]
@@ -8,6 +8,8 @@ use criba::FilterPolicy;
 pub struct Settings {
     /// The filters that tables get.
     pub filter: FilterPolicy,
+    /// The compression of data blocks.
+    pub compression: Compression,
     /// Fixes the store's id, the order of loading and of lookups.
     pub seed: u64,
     /// The number of present lookups, and of absent ones; each key once if `None`. Keys repeat if there are
@@ -44,6 +46,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             filter: FilterPolicy::default(),
+            compression: Compression::None,
             seed: 1,
             lookups: None,
             cache_bytes: 0,

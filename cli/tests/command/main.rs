@@ -4,6 +4,7 @@ mod backups;
 mod browser;
 mod commands;
 mod common;
+mod compression;
 mod expiry;
 mod interrupt;
 mod json;

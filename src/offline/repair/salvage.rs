@@ -122,11 +122,6 @@ impl SalvageCursor {
         self.env.path_of(FileName::Table(self.id))
     }
 
-    /// Without `meta` there is no block to check.
-    fn salt(&self) -> u64 {
-        self.meta.as_ref().map_or(0, |meta| meta.random.salt())
-    }
-
     fn newest(&self) -> Seq {
         // Nothing names an ingested table with the number 0.
         let is_numbered =
@@ -153,8 +148,7 @@ impl SalvageCursor {
     }
 
     fn file(&self) -> DataFile<'_> {
-        let number = self.meta.as_ref().and_then(TableMeta::number);
-        DataFile { env: &self.env, id: self.id, salt: self.salt(), number }
+        DataFile::of(&self.env, self.id, self.meta.as_ref())
     }
 
     /// Reads a block that has only keys within these bounds, and checks everything.
@@ -210,7 +204,7 @@ impl SalvageCursor {
 
     /// Finds a sound index where the manifest or the footer says that it begins. Returns whether it is there.
     fn find_index(&mut self, file: &DamagedFile<'_>, meta: &TableMeta) -> bool {
-        let found = file.find_block(meta.index_offset, BlockType::Index);
+        let found = file.find_block(meta.index_offset, &[BlockType::Index]);
         let bytes = found.map(|at| file.read(at.offset, at.length as usize + TRAILER_BYTES));
         // Verified again: a second read may have other bytes.
         let contents = bytes.as_deref().and_then(|bytes| {
@@ -227,7 +221,8 @@ impl SalvageCursor {
     /// they have all entries of the table.
     fn find_parts(&mut self, file: &DamagedFile<'_>, meta: &TableMeta) -> bool {
         let (mut offset, mut entries) = (0, 0);
-        while let Some(place) = file.find_block(offset, BlockType::Data) {
+        let types = [BlockType::Data, BlockType::CompressedData];
+        while let Some(place) = file.find_block(offset, &types) {
             let keys = (self.begin(self.parts.len()), self.largest());
             let Ok(block) = self.read(place, &keys) else { break };
             let Some(last) = block.entry(block.len() - 1) else { break };
@@ -263,8 +258,9 @@ impl DamagedFile<'_> {
         })
     }
 
-    /// The block of a type at an offset: its end is where its checksum is right. Reads the file piece by piece.
-    fn find_block(&self, offset: u64, of: BlockType) -> Option<BlockHandle> {
+    /// The block of one of these types at an offset: its end is where its checksum is right. Reads the file piece by piece.
+    fn find_block(&self, offset: u64, of: &[BlockType]) -> Option<BlockHandle> {
+        let is_type = |byte: u8| of.iter().any(|of| byte == *of as u8);
         let mut checksum = ChecksumAt::new(self.salt, offset);
         let end = self.end.min(offset.saturating_add(MAX_BLOCK_BYTES));
         for start in (offset..end).step_by(PIECE_BYTES) {
@@ -272,7 +268,7 @@ impl DamagedFile<'_> {
             let piece = bytes.get(..PIECE_BYTES.min(bytes.len())).unwrap_or_default();
             let mut behind = 0;
             // Only the byte of the type can end the block.
-            for (at, _) in piece.iter().enumerate().filter(|(_, byte)| **byte == of as u8) {
+            for (at, _) in piece.iter().enumerate().filter(|(_, byte)| is_type(**byte)) {
                 checksum.update(piece.get(behind..=at)?);
                 behind = at + 1;
                 if u32_at(&bytes, behind) == Some(checksum.clone().finish()) {

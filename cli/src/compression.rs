@@ -1,0 +1,136 @@
+//! The option for compression, and what compression saves.
+
+use criba::{Compression, Options, TableInfo};
+
+use crate::policy::FilterArgs;
+use crate::text::{percent, ratio, thousands};
+
+/// The options for what later tables get; the store keeps them.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct SettingArgs {
+    #[command(flatten)]
+    pub(crate) filters: FilterArgs,
+    #[command(flatten)]
+    compression: CompressionArgs,
+}
+
+impl SettingArgs {
+    /// The options of an opening, but for the filters.
+    pub(crate) fn applied_to(&self, options: Options) -> Options {
+        match self.compression.compression {
+            Some(how) => options.compression(how.into()),
+            None => options,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(crate) struct CompressionArgs {
+    /// How data blocks are compressed
+    #[arg(long, value_name = "HOW", value_enum)]
+    compression: Option<How>,
+}
+
+impl CompressionArgs {
+    /// That of a new store.
+    pub(crate) fn of_new(self) -> Compression {
+        self.compression.map_or(Compression::None, Compression::from)
+    }
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum How {
+    None,
+    Lz4,
+}
+
+impl From<How> for Compression {
+    fn from(how: How) -> Self {
+        match how {
+            How::None => Self::None,
+            How::Lz4 => Self::Lz4,
+        }
+    }
+}
+
+pub(crate) fn name(compression: Compression) -> &'static str {
+    match compression {
+        Compression::None => "none",
+        Compression::Lz4 => "lz4",
+        _ => "unknown to this version",
+    }
+}
+
+/// The bytes of data blocks in the files, and decompressed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct DataBytes {
+    pub(crate) stored: u64,
+    pub(crate) contents: u64,
+    /// The contents of the tables that have compressed blocks.
+    compressed: u64,
+}
+
+impl DataBytes {
+    pub(crate) fn of(tables: &[TableInfo]) -> Self {
+        let mut sum = Self::default();
+        for table in tables {
+            sum.add(Self::of_table(table.data_bytes, table.contents_bytes));
+        }
+        sum
+    }
+
+    pub(crate) fn of_table(stored: u64, contents: u64) -> Self {
+        Self { stored, contents, compressed: if stored < contents { contents } else { 0 } }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.stored += other.stored;
+        self.contents += other.contents;
+        self.compressed += other.compressed;
+    }
+
+    pub(crate) fn is_compressed(self) -> bool {
+        self.compressed > 0
+    }
+
+    /// Stored bytes per byte of the contents.
+    pub(crate) fn ratio(self) -> Option<f64> {
+        ratio(self.stored as f64, self.contents)
+    }
+
+    /// The share of the contents that is in tables with compressed blocks.
+    pub(crate) fn share(self) -> Option<f64> {
+        ratio(self.compressed as f64, self.contents)
+    }
+
+    /// Such as "1,234 bytes, 56.7 % of 2,176".
+    pub(crate) fn as_text(self) -> String {
+        let bytes = thousands(self.stored);
+        if self.is_compressed() {
+            format!(
+                "{bytes}, {} of {} decompressed",
+                percent(self.ratio()),
+                thousands(self.contents)
+            )
+        } else {
+            bytes
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_is_that_of_tables_with_compressed_blocks() {
+        let mut sum = DataBytes::of_table(600, 1000);
+        assert_eq!((sum.ratio(), sum.share()), (Some(0.6), Some(1.0)));
+        assert_eq!(sum.as_text(), "600, 60.0 % of 1,000 decompressed");
+        sum.add(DataBytes::of_table(3000, 3000));
+        assert_eq!((sum.ratio(), sum.share()), (Some(0.9), Some(0.25)));
+        let plain = DataBytes::of_table(3000, 3000);
+        assert_eq!((plain.as_text(), plain.share()), ("3,000".into(), Some(0.0)));
+        assert_eq!(DataBytes::default().ratio(), None);
+    }
+}
