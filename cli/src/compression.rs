@@ -1,9 +1,22 @@
 //! The option for compression, and what compression saves.
 
-use criba::{Compression, Options, TableInfo};
+use criba::{Compression, Options, ReadOnlyDb, TableInfo};
 
+use crate::failure::Result;
 use crate::policy::FilterArgs;
 use crate::text::{percent, ratio, thousands};
+
+/// The sizes of data blocks that `tune` compares, in bytes.
+const BLOCK_BYTES: [usize; 3] = [4096, 8192, 16_384];
+
+/// The share of its data blocks that a store would keep with LZ4, for some sizes of blocks.
+pub(crate) fn estimates(db: &ReadOnlyDb) -> Result<Vec<(usize, Option<f64>)>> {
+    let mut estimates = Vec::new();
+    for bytes in BLOCK_BYTES {
+        estimates.push((bytes, db.estimate_compression(bytes)?));
+    }
+    Ok(estimates)
+}
 
 /// The options for what later tables get; the store keeps them.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -17,7 +17,7 @@ use crate::{Answer, json, store};
 /// Computes the disk reads that a lookup of an absent key wastes, for each kind of filter, uniform and
 /// balanced, at today's bits per key and some more and fewer. Absent keys are taken to be distributed like
 /// the present ones; a program that has the store open can use the counts of its own lookups (Db::advise).
-/// Reads only what opening reads.
+/// Reads what opening reads, and samples of the data blocks, for what LZ4 would save.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The store's directory
@@ -30,6 +30,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let db = store::to_read(&args.dir, ClockArgs::ACCEPTED)?;
     let (advice, data) = (db.advise(), DataBytes::of(&db.tables()));
+    let lz4 = compression::estimates(&db)?;
     let (mut sentence, filters) = recommendation(&advice);
     if args.json {
         if let Some(filters) = filters {
@@ -37,12 +38,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         }
         sentence.push('.');
         json::print(
-            &Json::new(&advice, data, compression::name(db.compression()), &sentence),
+            &Json::new(&advice, data, compression::name(db.compression()), &lz4, &sentence),
             out,
         )?;
         return Ok(Answer::Yes);
     }
-    print(&advice, data, out)?;
+    print(&advice, data, &lz4, out)?;
     if advice.tables > 0 {
         writeln!(out)?;
     }
@@ -131,7 +132,12 @@ fn significant(number: f64) -> String {
     format!("{number:.0$}", decimals as usize)
 }
 
-fn print(advice: &Advice, data: DataBytes, out: &mut dyn Write) -> Result<()> {
+fn print(
+    advice: &Advice,
+    data: DataBytes,
+    lz4: &[(usize, Option<f64>)],
+    out: &mut dyn Write,
+) -> Result<()> {
     if advice.tables == 0 {
         return Ok(());
     }
@@ -160,6 +166,12 @@ fn print(advice: &Advice, data: DataBytes, out: &mut dyn Write) -> Result<()> {
         writeln!(out, "data     {}", data.as_text())?;
         writeln!(out, "of it    {} in compressed tables", percent(data.share()))?;
     }
+    let mut shares = Vec::new();
+    for (number, &(bytes, share)) in lz4.iter().enumerate() {
+        let of = if number == 0 { "blocks of " } else { "" };
+        shares.push(format!("{} ({of}{} KiB)", percent(share), bytes >> 10));
+    }
+    writeln!(out, "lz4      keeps {}", shares.join(", "))?;
     if advice.degraded > 0 {
         writeln!(out, "degraded {}", counted(advice.degraded, "filter"))?;
     }
@@ -250,6 +262,7 @@ struct Json<'a> {
     data_bytes: u64,
     contents_bytes: u64,
     compressed: Option<f64>,
+    lz4: Vec<JsonLz4>,
     filter_bytes: u64,
     bits_per_key: f64,
     bits_per_key_with_headers: f64,
@@ -257,6 +270,12 @@ struct Json<'a> {
     reads_without_filters: f64,
     estimates: Vec<JsonEstimate>,
     recommendation: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonLz4 {
+    block_bytes: usize,
+    share: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -274,6 +293,7 @@ impl<'a> Json<'a> {
         advice: &Advice,
         data: DataBytes,
         compression: &'a str,
+        lz4: &[(usize, Option<f64>)],
         recommendation: &'a str,
     ) -> Self {
         Self {
@@ -281,6 +301,7 @@ impl<'a> Json<'a> {
             data_bytes: data.stored,
             contents_bytes: data.contents,
             compressed: data.share(),
+            lz4: lz4.iter().map(|&(block_bytes, share)| JsonLz4 { block_bytes, share }).collect(),
             tables: advice.tables,
             keys: advice.keys,
             prefixes: advice.prefixes,

@@ -1,7 +1,8 @@
+use crate::error::Result;
 use crate::inspect::{FilterInfo, TableExpiries};
 use crate::ledger::Counts;
 use crate::sstable::Portion;
-use crate::sstable::{BlockCache, TableEnv, resident_bytes};
+use crate::sstable::{BlockCache, TableEnv, estimate_compression as estimate, resident_bytes};
 use crate::value::Value;
 use crate::view::ReadView;
 
@@ -93,6 +94,11 @@ pub(super) fn memory(view: &ReadView, env: &TableEnv, limit: Option<u64>) -> Mem
         indexes: env.index_memory.bytes(),
         cache: env.cache.as_ref().map_or(0, BlockCache::bytes),
     }
+}
+
+pub(super) fn estimate_compression(view: &ReadView, block_bytes: usize) -> Result<Option<f64>> {
+    let tables: Vec<_> = view.version.tables().map(|(_, live)| &*live.table).collect();
+    estimate(&tables, block_bytes)
 }
 
 pub(super) fn tables(view: &ReadView, env: &TableEnv) -> Vec<TableInfo> {

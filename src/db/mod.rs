@@ -585,6 +585,15 @@ impl Db {
         if self.is_here() { self.0.inner.filters.compression() } else { Compression::None }
     }
 
+    /// The share of their bytes that the data blocks of all tables would take with LZ4 in blocks of this size,
+    /// estimated from samples; `None` without tables. See [`Options::compression`].
+    ///
+    /// Cost: reads up to 64 samples of at least 64 KiB, spread over all tables, and checks them.
+    pub fn estimate_compression(&self, block_bytes: usize) -> Result<Option<f64>> {
+        let view = self.inner()?.views.load_full();
+        info::estimate_compression(&view, block_bytes)
+    }
+
     /// Sets the policy for the filters of tables written from now on; the store keeps it. Existing filters
     /// stay: [`rebuild_filters`](Self::rebuild_filters) replaces them too.
     ///

@@ -225,6 +225,14 @@ impl ReadOnlyDb {
         self.loaded().ok().and_then(|loaded| loaded.settings.compression).unwrap_or_default()
     }
 
+    /// As [`Db::estimate_compression`](crate::Db::estimate_compression).
+    ///
+    /// # Errors
+    /// As a [scan](Self::range).
+    pub fn estimate_compression(&self, block_bytes: usize) -> Result<Option<f64>> {
+        info::estimate_compression(&self.loaded()?.view, block_bytes)
+    }
+
     /// Whether the store has, or had, keys that expire, or a [default](Options::default_ttl) by which they do. No I/O.
     pub fn has_expiries(&self) -> bool {
         self.loaded().is_ok_and(|loaded| loaded.env.time.is_used())

@@ -260,7 +260,8 @@ pub struct Stats {
     pub compaction_reads: Io,
     /// Reads of data blocks for new filters.
     pub rebuild_reads: Io,
-    /// Reads that check a block of more than 16 MiB before memory is taken for it.
+    /// Reads that check a block of more than 16 MiB before memory is taken for it, and reads of samples
+    /// ([`Db::estimate_compression`](crate::Db::estimate_compression)).
     pub check_reads: Io,
     /// Reads of filters, indexes and footers: when tables are opened or get new filters, and when filters are
     /// loaded within a budget.

@@ -15,6 +15,7 @@ mod compression;
 mod cursor;
 mod data_file;
 mod env;
+mod estimate;
 mod expiries;
 mod filter;
 mod format;
@@ -34,6 +35,7 @@ pub(crate) use compression::MAX_EXPANSION;
 pub(crate) use cursor::{ReadPlan, TableCursor};
 pub(crate) use data_file::DataFile;
 pub(crate) use env::TableEnv;
+pub(crate) use estimate::estimate_compression;
 pub(crate) use expiries::Expiries;
 pub(crate) use filter::{
     Filter, FilterHeader, FilterMemory, FilterState, OpenTable, Portion, TableFilter, block_bits,

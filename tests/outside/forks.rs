@@ -195,6 +195,7 @@ fn refuses_writes(db: &Db, aside: &Path) -> Vec<&'static str> {
         compare_and_swap("k", none, none) compare_and_swap_with("k", none, none, synced)
         flush() compact() compact_rewriting(9) wait_until_settled() set_policy(FilterPolicy::default())
         rebuild_filters(&FilterPolicy::ribbon()) set_filter_memory(Some(0)) checkpoint(aside)
+        estimate_compression(4096)
         disk_bytes() set_auto_compaction(false) ingest([Ok::<_, Error>(("k", "v"))])
         put_with_expiry("k", "v", Expiry::Never) insert_if_absent_until("k", "v", SystemTime::now())
         ingest_expiring([Ok::<_, Error>(("k", "v", Expiry::Never))])
@@ -273,7 +274,9 @@ fn refuses_transactions(db: &Db) -> Vec<&'static str> {
 fn refuses_read_only(db: &ReadOnlyDb, aside: &Path) -> Vec<&'static str> {
     let mut called = refuses_reads(db);
     let files = CheckpointFiles::default();
-    called.extend(refused!(db, refresh() checkpoint(aside, files) verify(|_, _| {}) disk_bytes()));
+    called.extend(refused!(db,
+        refresh() checkpoint(aside, files) verify(|_, _| {}) disk_bytes() estimate_compression(4096)
+    ));
     assert_ne!(db.store_id(), 0);
     called.push("store_id");
     called.extend(refuses_reads(&db.snapshot()));

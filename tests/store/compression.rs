@@ -418,3 +418,40 @@ fn hidden_entries_are_weighed_by_decompressed_bytes() {
     db.wait_until_settled().unwrap();
     assert_eq!(db.stats().activity.compactions, compactions, "they are few");
 }
+
+#[test]
+fn an_estimate_is_near_what_compression_keeps() {
+    let dir = tempdir();
+    // The first half shrinks, the second does not.
+    let load = |db: &Db| {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        for number in 0..40_000 {
+            if number % 10_000 == 0 {
+                db.flush().unwrap();
+            }
+            let noise: [u8; 100] = rng.random();
+            let value = if number < 20_000 { value(number).into_bytes() } else { noise.to_vec() };
+            db.put(key(number), value).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    let db = options().open(dir.path().join("plain")).unwrap();
+    assert_eq!(db.estimate_compression(4096).unwrap(), None, "no tables");
+    load(&db);
+    let mut last = 1.0;
+    for block_bytes in [512, 4096, 16_384] {
+        let before = db.stats().check_reads.bytes;
+        let estimate = db.estimate_compression(block_bytes).unwrap().unwrap();
+        let read = db.stats().check_reads.bytes - before;
+        assert!((1 << 20..64 * (65_536 + 1024)).contains(&read), "{read}");
+        assert!(estimate < last, "{block_bytes}: {estimate}");
+        last = estimate;
+        let path = dir.path().join(block_bytes.to_string());
+        let compressed = lz4().block_bytes(block_bytes).open(path).unwrap();
+        load(&compressed);
+        let sum =
+            |of: fn(&TableInfo) -> u64| compressed.tables().iter().map(of).sum::<u64>() as f64;
+        let kept = sum(|table| table.data_bytes) / sum(|table| table.contents_bytes);
+        assert!((estimate / kept - 1.0).abs() < 0.05, "{block_bytes}: {estimate}, {kept}");
+    }
+}

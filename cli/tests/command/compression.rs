@@ -44,6 +44,13 @@ fn a_store_is_compressed_from_its_first_line_on_and_shows_what_that_saves() {
     for name in ["data_bytes", "contents_bytes", "compressed"] {
         assert_eq!(tuned[name], total[name], "{name}");
     }
+    let blocks: Vec<_> = [4096, 8192, 16_384].into_iter().map(Value::from).collect();
+    let lz4 = tuned["lz4"].as_array().expect("a list");
+    assert_eq!(lz4.iter().map(|of| of["block_bytes"].clone()).collect::<Vec<_>>(), blocks);
+    let share = bytes(&lz4[0], "share");
+    assert!((share / ratio - 1.0).abs() < 0.1, "{share}, {ratio}");
+    let shown = format!("lz4      keeps {:.1} % (blocks of 4 KiB), ", 100.0 * share);
+    assert!(run(&format!("tune {store}")).well().contains(&shown), "{shown}");
     let percent = format!("{:.1} %", 100.0 * ratio);
     for (line, start) in [
         (format!("stats {store}"), "compression: lz4; data bytes "),
