@@ -114,10 +114,10 @@ impl StoreTime {
         Ok(())
     }
 
-    /// At the opening: what the clock shows, and the time that the store recorded, if that is later.
-    pub(crate) fn behind(&self) -> Option<(SystemTime, SystemTime)> {
-        let (shown, recorded) = (self.opened.0, self.latest.load(Ordering::Relaxed));
-        (shown < recorded).then(|| (at(shown), at(recorded)))
+    /// At the opening: what the clock showed, and the recorded time from which the store goes on, if that is later.
+    pub(crate) fn behind(&self, recorded: Option<Millis>) -> Option<(SystemTime, SystemTime)> {
+        let recorded = recorded.filter(|&time| time == self.latest.load(Ordering::Relaxed))?;
+        (self.opened.0 < recorded).then(|| (at(self.opened.0), at(recorded)))
     }
 
     pub(crate) fn go_on_from(&self, recorded: Option<Millis>) {

@@ -151,7 +151,7 @@ impl Options {
     ///
     /// A lookup or scan that reads a compressed block from the disk decompresses it; a cached block is decompressed
     /// already. Filters are not compressed, and absent keys cost what they cost without. A larger
-    /// [block](Self::block_bytes) shrinks more. Commits before [`Compression`] refuse the store for ever.
+    /// [block](Self::block_bytes) shrinks more, up to 256 KiB; longer ones are not compressed. Commits before [`Compression`] refuse the store for ever.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = Some(compression);
         self
@@ -210,7 +210,8 @@ impl Options {
         self
     }
 
-    /// The size in bytes at which a compaction ends an output table. Default: 64 MiB.
+    /// The size in bytes at which a compaction ends an output table, in the file: a [compressed](Self::compression)
+    /// table has more keys. Default: 64 MiB.
     pub fn table_bytes(mut self, bytes: u64) -> Self {
         self.table_bytes = bytes;
         self

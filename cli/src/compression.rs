@@ -2,7 +2,6 @@
 
 use criba::{Compression, Options, ReadOnlyDb, TableInfo};
 
-use crate::failure::Result;
 use crate::policy::FilterArgs;
 use crate::text::{percent, ratio, thousands};
 
@@ -10,12 +9,9 @@ use crate::text::{percent, ratio, thousands};
 const BLOCK_BYTES: [usize; 3] = [4096, 8192, 16_384];
 
 /// The share of its data blocks that a store would keep with LZ4, for some sizes of blocks.
-pub(crate) fn estimates(db: &ReadOnlyDb) -> Result<Vec<(usize, Option<f64>)>> {
-    let mut estimates = Vec::new();
-    for bytes in BLOCK_BYTES {
-        estimates.push((bytes, db.estimate_compression(bytes)?));
-    }
-    Ok(estimates)
+/// `None` if a sample is damaged: the advice about filters needs no data block.
+pub(crate) fn estimates(db: &ReadOnlyDb) -> [(usize, Option<f64>); 3] {
+    BLOCK_BYTES.map(|bytes| (bytes, db.estimate_compression(bytes).ok().flatten()))
 }
 
 /// The options for what later tables get; the store keeps them.

@@ -125,7 +125,11 @@ fn print(args: &Args, repaired: &Repaired, out: &mut dyn Write) -> Result<()> {
         }
     }
     if !policy_known {
-        writeln!(out, "The filter policy is lost; the new store has the default one.")?;
+        writeln!(
+            out,
+            "The filter policy is lost, and with it prefixes, default time to live and\n\
+             compression: the new store has none of these, and the default policy."
+        )?;
     }
     Ok(())
 }

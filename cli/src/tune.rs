@@ -30,7 +30,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let db = store::to_read(&args.dir, ClockArgs::ACCEPTED)?;
     let (advice, data) = (db.advise(), DataBytes::of(&db.tables()));
-    let lz4 = compression::estimates(&db)?;
+    let lz4 = compression::estimates(&db);
     let (mut sentence, filters) = recommendation(&advice);
     if args.json {
         if let Some(filters) = filters {

@@ -216,10 +216,8 @@ impl Db {
     /// The time that keys live which are written without an expiry of their own; `None` for ever. See
     /// [`Options::default_ttl`]. No I/O.
     pub fn default_ttl(&self) -> Option<Duration> {
-        self.inner()
-            .ok()
-            .and_then(|inner| inner.filters.settings().default_ttl)
-            .map(Duration::from_millis)
+        let default_ttl = self.0.inner.filters.settings().default_ttl;
+        default_ttl.filter(|_| self.is_here()).map(Duration::from_millis)
     }
 
     /// The time of the store: the latest that its clock has shown since the opening, or that the store has recorded. If
@@ -588,7 +586,8 @@ impl Db {
     /// The share of their bytes that the data blocks of all tables would take with LZ4 in blocks of this size,
     /// estimated from samples; `None` without tables. See [`Options::compression`].
     ///
-    /// Cost: reads up to 64 samples of at least 64 KiB, spread over all tables, and checks them.
+    /// Cost: reads up to 64 samples of at least 64 KiB, spread over all tables, and checks them. The blocks of values of
+    /// more than a mebibyte are not read.
     pub fn estimate_compression(&self, block_bytes: usize) -> Result<Option<f64>> {
         let view = self.inner()?.views.load_full();
         info::estimate_compression(&view, block_bytes)

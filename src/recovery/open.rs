@@ -216,7 +216,7 @@ fn recover(dir: &StoreDir, listing: &Listing, options: &Options) -> Result<Recov
     listing.check_numbers(dir, set.next_file)?;
     let filters = options.store_settings(set.settings);
     let time = StoreTime::new(&options.clock, options.accept_clock, set.time, filters.default_ttl)?;
-    let behind = time.behind();
+    let behind = time.behind(set.time);
     // A copy has no clock: at its next opening it says what the other store would say.
     time.go_on_from(options.time_of_another);
     if filters.default_ttl.is_some() {

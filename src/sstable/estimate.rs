@@ -1,67 +1,84 @@
-//! An estimate of what compression would save in tables, from some of their data blocks.
+//! An estimate of what compression would save in tables, from samples of their data blocks.
 
-use super::block::BlockBuilder;
-use super::compression::Compression;
+use super::block::{BlockBuilder, MAX_BLOCK_OF_ENTRIES};
+use super::compression::{Compression, MAX_CONTENTS_BYTES};
 use super::format::TRAILER_BYTES;
 use super::reader::Table;
 use crate::error::Result;
 
-/// So many samples are read, spread over all data blocks.
-const SAMPLES: usize = 64;
+/// So many samples are read.
+const SAMPLES: u64 = 64;
 /// A sample ends with the block that reaches this.
 const SAMPLE_BYTES: usize = 64 << 10;
 
-/// The bytes of data blocks, as they would be stored and decompressed.
-#[derive(Debug, Default)]
-struct Sum {
-    stored: usize,
-    contents: usize,
-}
-
-impl Sum {
-    fn add(&mut self, block: &mut BlockBuilder) {
-        let contents = block.finish();
-        self.contents += contents.len();
-        self.stored += Compression::Lz4.compress(&contents).unwrap_or(contents).len();
-    }
-}
-
-/// See [`Db::estimate_compression`](crate::Db::estimate_compression).
+/// See [`Db::estimate_compression`](crate::Db::estimate_compression). The samples lie at even distances in the bytes, not
+/// in the blocks: a few large values may have most of the bytes.
 pub(crate) fn estimate_compression(tables: &[&Table], block_bytes: usize) -> Result<Option<f64>> {
-    let blocks: usize = tables.iter().map(|table| table.index().len()).sum();
+    let data_bytes: u64 = tables.iter().map(|table| table.index().data_end()).sum();
+    if data_bytes == 0 || block_bytes > MAX_CONTENTS_BYTES {
+        return Ok((data_bytes > 0).then_some(1.0));
+    }
+    let blocks: u64 = tables.iter().map(|table| table.index().len() as u64).sum();
     let samples = SAMPLES.min(blocks);
-    let mut sum = Sum::default();
+    let mut shares = 0.0;
     for sample in 0..samples {
-        let mut number = sample * blocks / samples;
+        let mut offset = data_bytes / samples * sample + data_bytes / (2 * samples);
         for table in tables {
-            if number < table.index().len() {
-                add_sample(table, number, block_bytes, &mut sum)?;
+            let end = table.index().data_end();
+            if offset < end {
+                shares += share_at(table, offset, block_bytes)?;
                 break;
             }
-            number -= table.index().len();
+            offset -= end;
         }
     }
-    Ok((sum.contents > 0).then(|| sum.stored as f64 / sum.contents as f64))
+    Ok(Some(shares / samples as f64))
 }
 
-fn add_sample(table: &Table, first: usize, block_bytes: usize, sum: &mut Sum) -> Result<()> {
+/// The share of their contents that the blocks from an offset on would take, for a sample.
+fn share_at(table: &Table, offset: u64, block_bytes: usize) -> Result<f64> {
+    let (mut contents, mut stored) = (0, 0);
     let mut new = BlockBuilder::default();
+    let mut end_block = |new: &mut BlockBuilder| {
+        let block = new.finish();
+        contents += block.len();
+        stored += Compression::Lz4.compress(&block).unwrap_or(block).len();
+    };
     let mut read = 0;
-    for number in first..table.index().len() {
-        let length = table.handle(number)?.length + TRAILER_BYTES as u64;
+    for number in block_at(table, offset)..table.index().len() {
+        let length = table.handle(number)?.length;
+        if length > MAX_BLOCK_OF_ENTRIES as u64 {
+            break; // one large value, which is not compressed
+        }
+        table.env().ledger.check_reads.count(length + TRAILER_BYTES as u64);
         let block = table.decoded_block(number)?;
-        table.env().ledger.check_reads.count(length);
         for entry in (0..block.len()).filter_map(|number| block.entry(number)) {
             if !new.is_empty() && new.size() + entry.key.len() + entry.value.len() > block_bytes {
-                sum.add(&mut new);
+                end_block(&mut new);
             }
             new.add(entry);
         }
         read += block.bytes();
-        if read >= SAMPLE_BYTES {
+        if read >= SAMPLE_BYTES.max(block_bytes) {
             break;
         }
     }
-    sum.add(&mut new);
-    Ok(())
+    if !new.is_empty() {
+        end_block(&mut new);
+    }
+    Ok(if contents == 0 { 1.0 } else { stored as f64 / contents as f64 })
+}
+
+/// The number of the block at an offset of the file.
+fn block_at(table: &Table, offset: u64) -> usize {
+    let (mut low, mut high) = (0, table.index().len());
+    while low + 1 < high {
+        let middle = low.midpoint(high);
+        if table.index().block(middle).is_some_and(|block| block.offset <= offset) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
 }

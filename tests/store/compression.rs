@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use criba::{
     Compression, Db, Error, FilterPolicy, Options, TableFile, TableInfo, Uncertain, repair, verify,
@@ -419,6 +420,18 @@ fn hidden_entries_are_weighed_by_decompressed_bytes() {
     assert_eq!(db.stats().activity.compactions, compactions, "they are few");
 }
 
+/// The share that a store with LZ4 keeps of its data blocks.
+fn kept(dir: &Path, block_bytes: usize, load: impl Fn(&Db)) -> f64 {
+    let db = lz4().block_bytes(block_bytes).open(dir.join(format!("lz4 {block_bytes}"))).unwrap();
+    load(&db);
+    let sum = |of: fn(&TableInfo) -> u64| db.tables().iter().map(of).sum::<u64>() as f64;
+    sum(|table| table.data_bytes) / sum(|table| table.contents_bytes)
+}
+
+fn noise(rng: &mut ChaCha8Rng, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|_| rng.random()).collect()
+}
+
 #[test]
 fn an_estimate_is_near_what_compression_keeps() {
     let dir = tempdir();
@@ -429,8 +442,8 @@ fn an_estimate_is_near_what_compression_keeps() {
             if number % 10_000 == 0 {
                 db.flush().unwrap();
             }
-            let noise: [u8; 100] = rng.random();
-            let value = if number < 20_000 { value(number).into_bytes() } else { noise.to_vec() };
+            let noise = noise(&mut rng, 100);
+            let value = if number < 20_000 { value(number).into_bytes() } else { noise };
             db.put(key(number), value).unwrap();
         }
         db.flush().unwrap();
@@ -439,19 +452,65 @@ fn an_estimate_is_near_what_compression_keeps() {
     assert_eq!(db.estimate_compression(4096).unwrap(), None, "no tables");
     load(&db);
     let mut last = 1.0;
-    for block_bytes in [512, 4096, 16_384] {
+    for block_bytes in [512, 4096, 16_384, 200 << 10] {
         let before = db.stats().check_reads.bytes;
         let estimate = db.estimate_compression(block_bytes).unwrap().unwrap();
         let read = db.stats().check_reads.bytes - before;
-        assert!((1 << 20..64 * (65_536 + 1024)).contains(&read), "{read}");
+        let most = 64 * (65_536.max(block_bytes) + 1024) as u64;
+        assert!((1 << 20..most).contains(&read), "{block_bytes}: {read}");
         assert!(estimate < last, "{block_bytes}: {estimate}");
         last = estimate;
-        let path = dir.path().join(block_bytes.to_string());
-        let compressed = lz4().block_bytes(block_bytes).open(path).unwrap();
-        load(&compressed);
-        let sum =
-            |of: fn(&TableInfo) -> u64| compressed.tables().iter().map(of).sum::<u64>() as f64;
-        let kept = sum(|table| table.data_bytes) / sum(|table| table.contents_bytes);
+        let kept = kept(dir.path(), block_bytes, load);
         assert!((estimate / kept - 1.0).abs() < 0.05, "{block_bytes}: {estimate}, {kept}");
     }
+    assert_eq!(db.estimate_compression((256 << 10) + 1).unwrap(), Some(1.0));
+}
+
+/// A sample that begins at a large value does not read it.
+#[test]
+fn an_estimate_of_small_and_large_values() {
+    let dir = tempdir();
+    let load = |db: &Db| {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        for number in 0..50_000 {
+            db.put(key(number), value(number)).unwrap();
+        }
+        for number in 0..6 {
+            db.put(format!("large {number}"), noise(&mut rng, 2 << 20)).unwrap();
+        }
+        db.flush().unwrap();
+    };
+    let db = options().open(dir.path().join("plain")).unwrap();
+    load(&db);
+    let (before, mut estimate) = (db.stats().check_reads.bytes, 0.0);
+    let memory = allocation_counter::measure(|| {
+        estimate = db.estimate_compression(4096).unwrap().unwrap();
+    });
+    let read = db.stats().check_reads.bytes - before;
+    assert!(read < 5 << 20 && memory.bytes_max < 1 << 20, "{read} bytes, {memory:?}");
+    let kept = kept(dir.path(), 4096, load);
+    assert!((estimate / kept - 1.0).abs() < 0.1, "{estimate}, {kept}");
+}
+
+#[test]
+fn an_estimate_counts_a_read_that_fails() {
+    let dir = tempdir();
+    let db = options().open(dir.path()).unwrap();
+    fill(&db, 0..1);
+    let path = files_with(dir.path(), "sst").pop().unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[10] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let before = db.stats().check_reads.calls;
+    assert!(matches!(db.estimate_compression(4096), Err(Error::Corrupt { .. })));
+    assert_eq!(db.stats().check_reads.calls - before, 1);
+}
+
+#[test]
+fn a_closed_store_still_has_its_settings() {
+    let dir = tempdir();
+    let ttl = Duration::from_secs(9);
+    let db = lz4().default_ttl(ttl).open(dir.path()).unwrap();
+    db.clone().close().unwrap();
+    assert_eq!((db.default_ttl(), db.compression()), (Some(ttl), Compression::Lz4));
 }

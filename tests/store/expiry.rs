@@ -516,8 +516,8 @@ fn an_event_says_that_the_clock_is_behind_by_less_than_an_hour() {
     let opened = |clock: &Arc<ManualClock>| {
         let events = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&events);
-        let options =
-            options(clock).on_event(move |event| seen.lock().unwrap().push(event.clone()));
+        let options = options(clock).accept_clock(true);
+        let options = options.on_event(move |event| seen.lock().unwrap().push(event.clone()));
         options.open(dir.path().join("store")).unwrap();
         let events = std::mem::take(&mut *events.lock().unwrap());
         events
@@ -535,6 +535,14 @@ fn an_event_says_that_the_clock_is_behind_by_less_than_an_hour() {
             if shown == clock.time() && last == recorded),
         "{events:?}"
     );
+    // A clock that is far behind, and accepted, is right. It goes on between its first two readings.
+    clock.jump(Duration::from_secs(1_600_000_000));
+    let at_second = Arc::clone(&clock);
+    clock.before_next_reading(move |_| {
+        at_second.before_next_reading(|clock| clock.advance(S));
+    });
+    assert_eq!(opened(&clock), []);
+    assert_eq!(clock.now(), Duration::from_secs(1_600_000_001));
 }
 
 /// As after a backup that put back an earlier manifest: the log is whole, and has what no manifest announces.

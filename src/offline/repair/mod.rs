@@ -80,8 +80,8 @@ pub struct Repaired {
     pub keys: u64,
     /// Keys set aside; with [`Uncertain::Accept`], those among `keys` that are uncertain.
     pub uncertain: u64,
-    /// Whether filter policy and prefix extractor of the store were read. The new store has them, or else the
-    /// default ones.
+    /// Whether filter policy, prefix extractor, default time to live and compression of the store were read. The new
+    /// store has them, or else the default ones.
     pub policy_known: bool,
     /// Tables read.
     pub tables: u64,
