@@ -187,7 +187,8 @@ fn a_killed_process_loses_nothing_that_it_acknowledged() {
         if counted >= cycles && 3 * while_compacting >= cycles {
             break;
         }
-        assert!(round < 3 * cycles, "{counted} cycles, {while_compacting} while compacting");
+        // On a busy machine most compactions end before the signal comes.
+        assert!(round < 20 * cycles, "{counted} cycles, {while_compacting} while compacting");
         let compacting = round % 2 == 0;
         let threads = if compacting { rng.random_range(1..3) } else { rng.random_range(0..3) };
         let enough = rng.random_range(1..400);
