@@ -105,7 +105,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// Stores, in the order of the columns.
-const COLUMNS: [Name; 11] = [
+const COLUMNS: [Name; 12] = [
     Name::Criba,
     Name::CribaRibbon,
     Name::CribaClassic,
@@ -115,6 +115,7 @@ const COLUMNS: [Name; 11] = [
     Name::LevelDb,
     Name::LevelDbVerified,
     Name::LsmDb,
+    Name::Coordinode,
     Name::Redb,
     Name::Lmdb,
 ];

@@ -3,6 +3,7 @@
 //! Everything is generic over them, and nothing `dyn`: an indirect call costs as much as the cache line that
 //! a good filter reads.
 
+mod coordinode;
 mod criba;
 mod fjall;
 #[cfg(leveldb)]
@@ -44,6 +45,7 @@ pub enum Name {
     #[serde(rename = "leveldb-verified")]
     LevelDbVerified,
     LsmDb,
+    Coordinode,
     Redb,
     Lmdb,
 }
@@ -91,6 +93,7 @@ impl Name {
             #[cfg(not(leveldb))]
             Self::LevelDb | Self::LevelDbVerified => unreachable!("not built with LevelDB"),
             Self::LsmDb => visitor.visit::<lsm_db::LsmDb>(),
+            Self::Coordinode => visitor.visit::<coordinode::Coordinode>(),
             Self::Redb => visitor.visit::<redb::Redb>(),
             Self::Lmdb => visitor.visit::<lmdb::Lmdb>(),
         }
@@ -140,6 +143,8 @@ pub trait Store: Sized + Send + Sync {
     const PREADS: bool = true;
     /// Whether the block cache can be turned off.
     const CACHE_OFF: bool = true;
+    /// Whether a write survives a crash of the process. Without a log, puts are quick for that reason, and are not measured.
+    const LOG: bool = true;
     /// Whether it has synced writes.
     const SYNCED: bool = true;
     /// Whether `transact` is there.

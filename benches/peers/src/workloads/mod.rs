@@ -32,6 +32,7 @@ impl Workload {
             Self::W2u | Self::W2ru if job.n > 2_000_000 => Some("of a million keys only"),
             Self::W2u | Self::W2ru if !S::L0 => Some("compactions cannot be turned off"),
             Self::W2r | Self::W2rc | Self::W2ru if !S::CACHE_OFF => Some("no cache to turn off"),
+            Self::W1 | Self::W9 | Self::W10 | Self::W12p if !S::LOG => Some("no log"),
             Self::W7 if !S::SYNCED => Some("no synced writes"),
             Self::W11 | Self::W11c if !S::TRANSACTIONS => Some("no transactions here"),
             _ if self.is_w12() && !S::INGEST => Some("no ingest"),
