@@ -9,7 +9,16 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CXXFLAGS");
 
     let lock = fs::read_to_string("Cargo.lock").unwrap_or_default();
-    for name in ["fjall", "lsm-tree", "rocksdb", "librocksdb-sys", "lsm-db", "coordinode-lsm-tree", "redb", "heed"] {
+    for name in [
+        "fjall",
+        "lsm-tree",
+        "rocksdb",
+        "librocksdb-sys",
+        "lsm-db",
+        "coordinode-lsm-tree",
+        "redb",
+        "heed",
+    ] {
         let version = version(&lock, name).unwrap_or("unknown");
         println!("cargo::rustc-env=VERSION_{}={version}", name.replace('-', "_").to_uppercase());
     }
