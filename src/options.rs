@@ -405,14 +405,14 @@ impl Options {
     /// The settings of a store that has `stored`.
     pub(crate) fn store_settings(&self, stored: StoreSettings) -> StoreSettings {
         let StoreSettings { policy, extractor, default_ttl, compression } = stored;
-        // Without compression is what a store is that was never asked for one.
-        let asked =
-            self.compression.filter(|&asked| compression.is_some() || asked != Compression::None);
+        // A store that was never given a compression records none.
+        let given =
+            self.compression.filter(|&given| compression.is_some() || given != Compression::None);
         StoreSettings {
             policy: self.filter.unwrap_or(policy.without_blocked()),
             extractor: self.prefix.unwrap_or(extractor),
             default_ttl: self.default_ttl.map_or(default_ttl, |ttl| ttl.map(rounded_up)),
-            compression: asked.or(compression),
+            compression: given.or(compression),
         }
     }
 
