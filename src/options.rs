@@ -151,7 +151,10 @@ impl Options {
     ///
     /// A lookup or scan that reads a compressed block from the disk decompresses it; a cached block is decompressed
     /// already. Filters are not compressed, and absent keys cost what they cost without. A larger
-    /// [block](Self::block_bytes) shrinks more, up to 256 KiB; longer ones are not compressed. Commits before [`Compression`] refuse the store for ever.
+    /// [block](Self::block_bytes) shrinks more, and a lookup that reads it takes longer: see `docs/performance.md`,
+    /// "Compressed blocks". A value of 256 KiB or more is not compressed. Earlier commits than [`Compression`] refuse a
+    /// store with another setting than `None`, also after it is `None` again; they open a new one into which it is dumped
+    /// and loaded.
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = Some(compression);
         self
@@ -224,14 +227,14 @@ impl Options {
         self
     }
 
-    /// The greatest size of a data block, in bytes; a larger value has a block of its own. A lookup reads one
-    /// block from a table. At most 1,048,576. Default: 4,096.
+    /// The greatest size of a data block of new tables, in bytes, decompressed; a larger value has a block of its own. A
+    /// lookup reads one block from a table. The store does not keep this option. At most 1,048,576. Default: 4,096.
     pub fn block_bytes(mut self, bytes: usize) -> Self {
         self.block_bytes = bytes;
         self
     }
 
-    /// The size of the block cache in bytes. With 0, each access to a block is a disk read. Default: 64 MiB.
+    /// The size of the block cache in bytes, of decompressed blocks. With 0, each access to a block is a disk read. Default: 64 MiB.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;
         self

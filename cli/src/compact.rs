@@ -60,6 +60,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
             "The tables are one run already: nothing was merged. To write them anew:\n  \
              criba compact {dir} --rewrite"
         )?;
+        if args.settings.has_block_settings() {
+            writeln!(
+                out,
+                "Until then their data blocks stay, and later tables have the new ones."
+            )?;
+        }
         if policy_given {
             writeln!(
                 out,

@@ -14,6 +14,14 @@ pub(crate) fn estimates(db: &ReadOnlyDb) -> [(usize, Option<f64>); 3] {
     BLOCK_BYTES.map(|bytes| (bytes, db.estimate_compression(bytes).ok().flatten()))
 }
 
+pub(crate) fn estimates_as_text(estimates: &[(usize, Option<f64>); 3]) -> String {
+    let [(_, Some(small)), (_, Some(middle)), (_, Some(large))] = *estimates else {
+        return "unknown: a data block is damaged, see criba verify".to_owned();
+    };
+    let [small, middle, large] = [small, middle, large].map(|share| percent(Some(share)));
+    format!("keeps {small} of the data; in blocks of 8 KiB {middle}, of 16 KiB {large}")
+}
+
 /// The options for what later tables get; the store keeps them.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct SettingArgs {
@@ -21,21 +29,33 @@ pub(crate) struct SettingArgs {
     pub(crate) filters: FilterArgs,
     #[command(flatten)]
     compression: CompressionArgs,
+    /// The greatest size of later data blocks, in bytes; the store does not keep it [default: 4096]
+    #[arg(long, value_name = "BYTES")]
+    block_bytes: Option<usize>,
 }
 
 impl SettingArgs {
     /// The options of an opening, but for the filters.
     pub(crate) fn applied_to(&self, options: Options) -> Options {
-        match self.compression.compression {
+        let options = match self.compression.compression {
             Some(how) => options.compression(how.into()),
             None => options,
+        };
+        match self.block_bytes {
+            Some(bytes) => options.block_bytes(bytes),
+            None => options,
         }
+    }
+
+    /// What `compact` does not do with one run that it leaves as it is.
+    pub(crate) fn has_block_settings(&self) -> bool {
+        self.compression.compression.is_some() || self.block_bytes.is_some()
     }
 }
 
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct CompressionArgs {
-    /// How data blocks are compressed
+    /// The compression of later data blocks, which the store keeps [default: the store's; new: none]
     #[arg(long, value_name = "HOW", value_enum)]
     compression: Option<How>,
 }

@@ -308,22 +308,20 @@ fn print_expiries(
     Ok(())
 }
 
-/// Nothing of a store that was never compressed.
 fn print_compression(
     tables: &[TableInfo],
     setting: Compression,
     out: &mut dyn Write,
 ) -> Result<()> {
     let data = DataBytes::of(tables);
-    if setting != Compression::None || data.is_compressed() {
-        let text = format!(
-            "compression: {}; data bytes {}; {} of it in compressed tables",
-            compression::name(setting),
-            data.as_text(),
-            percent(data.share()),
-        );
-        writeln!(out, "{}", wrapped(&text, 4))?;
+    let mut text = format!("compression: {}", compression::name(setting));
+    if data.stored > 0 {
+        text = format!("{text}; data bytes {}", data.as_text());
     }
+    if data.is_compressed() {
+        text = format!("{text}; {} of these in compressed tables", percent(data.share()));
+    }
+    writeln!(out, "{}", wrapped(&text, 4))?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use criba::{Advice, Allocation, Estimate};
+use criba::{Advice, Allocation, Compression, Estimate};
 use serde::Serialize;
 
 use crate::compression::{self, DataBytes};
@@ -55,6 +55,15 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     }
     if let Some(filters) = filters {
         writeln!(out, "  {}", command(&dir, filters, " \\\n    "))?;
+    }
+    let [(_, share), ..] = lz4;
+    if share.is_some_and(|share| share < 0.875) && db.compression() == Compression::None {
+        writeln!(
+            out,
+            "LZ4 would keep {} of the data, for longer reads of present keys:",
+            percent(share)
+        )?;
+        writeln!(out, "  criba compact {dir} --rewrite --compression lz4")?;
     }
     Ok(Answer::Yes)
 }
@@ -135,7 +144,7 @@ fn significant(number: f64) -> String {
 fn print(
     advice: &Advice,
     data: DataBytes,
-    lz4: &[(usize, Option<f64>)],
+    lz4: &[(usize, Option<f64>); 3],
     out: &mut dyn Write,
 ) -> Result<()> {
     if advice.tables == 0 {
@@ -164,14 +173,9 @@ fn print(
     }
     if data.is_compressed() {
         writeln!(out, "data     {}", data.as_text())?;
-        writeln!(out, "of it    {} in compressed tables", percent(data.share()))?;
+        writeln!(out, "of these {} in compressed tables", percent(data.share()))?;
     }
-    let mut shares = Vec::new();
-    for (number, &(bytes, share)) in lz4.iter().enumerate() {
-        let of = if number == 0 { "blocks of " } else { "" };
-        shares.push(format!("{} ({of}{} KiB)", percent(share), bytes >> 10));
-    }
-    writeln!(out, "lz4      keeps {}", shares.join(", "))?;
+    writeln!(out, "lz4      {}", compression::estimates_as_text(lz4))?;
     if advice.degraded > 0 {
         writeln!(out, "degraded {}", counted(advice.degraded, "filter"))?;
     }

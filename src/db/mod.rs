@@ -583,8 +583,9 @@ impl Db {
         if self.is_here() { self.0.inner.filters.compression() } else { Compression::None }
     }
 
-    /// The share of their bytes that the data blocks of all tables would take with LZ4 in blocks of this size,
-    /// estimated from samples; `None` without tables. See [`Options::compression`].
+    /// The share of their decompressed bytes that the data blocks of all tables would take in files with LZ4 and
+    /// [blocks of this size](Options::block_bytes), estimated from samples; `None` without tables. Filters and indexes
+    /// take what they take. See [`Options::compression`].
     ///
     /// Cost: reads up to 64 samples of at least 64 KiB, spread over all tables, and checks them. The blocks of values of
     /// more than a mebibyte are not read.

@@ -11,8 +11,9 @@ const SAMPLES: u64 = 64;
 /// A sample ends with the block that reaches this.
 const SAMPLE_BYTES: usize = 64 << 10;
 
-/// See [`Db::estimate_compression`](crate::Db::estimate_compression). The samples lie at even distances in the bytes, not
-/// in the blocks: a few large values may have most of the bytes.
+/// See [`Db::estimate_compression`](crate::Db::estimate_compression). The samples lie at even distances in the bytes of
+/// the files, not in the blocks: a few large values may have most of the bytes. A sample of compressed blocks stands for
+/// more contents than one of plain blocks.
 pub(crate) fn estimate_compression(tables: &[&Table], block_bytes: usize) -> Result<Option<f64>> {
     let data_bytes: u64 = tables.iter().map(|table| table.index().data_end()).sum();
     if data_bytes == 0 || block_bytes > MAX_CONTENTS_BYTES {
@@ -20,23 +21,32 @@ pub(crate) fn estimate_compression(tables: &[&Table], block_bytes: usize) -> Res
     }
     let blocks: u64 = tables.iter().map(|table| table.index().len() as u64).sum();
     let samples = SAMPLES.min(blocks);
-    let mut shares = 0.0;
+    let (mut contents, mut stored) = (0.0, 0.0);
     for sample in 0..samples {
         let mut offset = data_bytes / samples * sample + data_bytes / (2 * samples);
         for table in tables {
             let end = table.index().data_end();
             if offset < end {
-                shares += share_at(table, offset, block_bytes)?;
+                let sample = sample_at(table, offset, block_bytes)?;
+                contents += sample.expansion;
+                stored += sample.expansion * sample.share;
                 break;
             }
             offset -= end;
         }
     }
-    Ok(Some(shares / samples as f64))
+    Ok(Some(stored / contents))
 }
 
-/// The share of their contents that the blocks from an offset on would take, for a sample.
-fn share_at(table: &Table, offset: u64, block_bytes: usize) -> Result<f64> {
+struct Sample {
+    /// Bytes of contents per byte in the file.
+    expansion: f64,
+    /// The share of the contents that new blocks would take.
+    share: f64,
+}
+
+/// The blocks from an offset of the file on.
+fn sample_at(table: &Table, offset: u64, block_bytes: usize) -> Result<Sample> {
     let (mut contents, mut stored) = (0, 0);
     let mut new = BlockBuilder::default();
     let mut end_block = |new: &mut BlockBuilder| {
@@ -44,7 +54,7 @@ fn share_at(table: &Table, offset: u64, block_bytes: usize) -> Result<f64> {
         contents += block.len();
         stored += Compression::Lz4.compress(&block).unwrap_or(block).len();
     };
-    let mut read = 0;
+    let (mut read, mut decompressed) = (0, 0);
     for number in block_at(table, offset)..table.index().len() {
         let length = table.handle(number)?.length;
         if length > MAX_BLOCK_OF_ENTRIES as u64 {
@@ -58,15 +68,20 @@ fn share_at(table: &Table, offset: u64, block_bytes: usize) -> Result<f64> {
             }
             new.add(entry);
         }
-        read += block.bytes();
-        if read >= SAMPLE_BYTES.max(block_bytes) {
+        read += length;
+        decompressed += block.bytes();
+        if decompressed >= SAMPLE_BYTES.max(block_bytes) {
             break;
         }
     }
     if !new.is_empty() {
         end_block(&mut new);
     }
-    Ok(if contents == 0 { 1.0 } else { stored as f64 / contents as f64 })
+    if contents == 0 {
+        return Ok(Sample { expansion: 1.0, share: 1.0 });
+    }
+    let expansion = decompressed as f64 / read as f64;
+    Ok(Sample { expansion, share: stored as f64 / contents as f64 })
 }
 
 /// The number of the block at an offset of the file.

@@ -462,6 +462,13 @@ fn an_estimate_is_near_what_compression_keeps() {
         last = estimate;
         let kept = kept(dir.path(), block_bytes, load);
         assert!((estimate / kept - 1.0).abs() < 0.05, "{block_bytes}: {estimate}, {kept}");
+        // Half the keys have most of the bytes in the compressed files.
+        let db = options().open(dir.path().join(format!("lz4 {block_bytes}"))).unwrap();
+        let estimate = db.estimate_compression(block_bytes).unwrap().unwrap();
+        assert!(
+            (estimate / kept - 1.0).abs() < 0.05,
+            "compressed, {block_bytes}: {estimate}, {kept}"
+        );
     }
     assert_eq!(db.estimate_compression((256 << 10) + 1).unwrap(), Some(1.0));
 }

@@ -14,6 +14,7 @@ use super::pass::{Pass, PassReport, predicted, probes};
 use super::scans::Scans;
 use super::settings::Settings;
 use super::state::State;
+use crate::compression;
 use crate::text::ratio;
 
 /// The counts of `readamp`: of the passes with filters, unless the name says unfiltered.
@@ -142,6 +143,8 @@ pub struct Setup {
     pub seed: u64,
     /// The requested filters.
     pub filter: String,
+    /// The compression of data blocks.
+    pub compression: &'static str,
     /// The block cache.
     pub cache_bytes: u64,
     /// As [`Settings::memtable_bytes`].
@@ -176,6 +179,7 @@ impl Setup {
             absent_present: input.absent_present,
             seed: settings.seed,
             filter: settings.filter.to_string(),
+            compression: compression::name(settings.compression),
             cache_bytes: settings.cache_bytes,
             memtable_bytes: settings.memtable_bytes,
             table_bytes: settings.table_bytes,

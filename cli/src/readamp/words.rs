@@ -299,6 +299,9 @@ impl Report {
             ("filters", setup.filter.clone()),
             ("store", format!("{cache}, {settled}, seed {}", setup.seed)),
         ];
+        if setup.compression != "none" {
+            lines.push(("data", format!("compressed by {}", setup.compression)));
+        }
         if setup.history > 0 {
             lines.push(("history", format!("{} of absent keys", counted(setup.history, "lookup"))));
         }

@@ -49,7 +49,7 @@ fn a_store_is_compressed_from_its_first_line_on_and_shows_what_that_saves() {
     assert_eq!(lz4.iter().map(|of| of["block_bytes"].clone()).collect::<Vec<_>>(), blocks);
     let share = bytes(&lz4[0], "share");
     assert!((share / ratio - 1.0).abs() < 0.1, "{share}, {ratio}");
-    let shown = format!("lz4      keeps {:.1} % (blocks of 4 KiB), ", 100.0 * share);
+    let shown = format!("lz4      keeps {:.1} % of the data; in blocks of 8 KiB ", 100.0 * share);
     assert!(run(&format!("tune {store}")).well().contains(&shown), "{shown}");
     let percent = format!("{:.1} %", 100.0 * ratio);
     for (line, start) in [
@@ -80,7 +80,13 @@ fn compact_brings_a_store_to_the_compression_that_it_is_given() {
     run(&format!("compact {store}")).well();
     assert_eq!(stats(), ("none".into(), false));
     let shown = run(&format!("stats {store}")).well();
-    assert!(!shown.contains("compress"), "{shown}");
+    assert!(shown.contains("\ncompression: none; data bytes "), "{shown}");
+    assert!(!shown.contains("compressed"), "{shown}");
+    let shown = run(&format!("tune {store}")).well();
+    let command = format!("\n  criba compact {store} --rewrite --compression lz4\n");
+    assert!(shown.contains(&command), "{shown}");
+    let shown = run(&format!("compact {store} --compression none")).well();
+    assert!(shown.contains("Until then their data blocks stay"), "{shown}");
     for (setting, is_compressed) in [("lz4", true), ("none", false)] {
         run(&format!("put {store} key00000 0 --compression {setting}")).well();
         assert_eq!(stats(), (setting.into(), !is_compressed), "one run of before");
@@ -89,12 +95,43 @@ fn compact_brings_a_store_to_the_compression_that_it_is_given() {
     }
     run(&format!("compact {store} --rewrite --compression lz4")).well();
     assert_eq!(stats(), ("lz4".into(), true));
+    let shown = run(&format!("tune {store}")).well();
+    assert!(!shown.contains("would keep"), "{shown}");
     load(""); // which keeps it
     run(&format!("delete {store} key00001")).well();
     run(&format!("compact {store}")).well();
     assert_eq!(stats(), ("lz4".into(), true));
     assert_eq!(run(&format!("delete {store} key00002 --compression zip")).code, 2);
     assert_eq!(stats(), ("lz4".into(), true));
+}
+
+#[test]
+fn the_size_of_blocks_is_that_of_the_command() {
+    let (_dir, store, lines) = place();
+    let blocks = || object(&format!("inspect {}", table_of(&store)))["data_blocks"].as_u64();
+    run(&format!("load {store} {lines} --block-bytes 16384")).well();
+    let few = blocks().expect("a number");
+    run(&format!("compact {store} --rewrite")).well();
+    let many = blocks().expect("a number");
+    assert!((few * 7 / 2..few * 5).contains(&many), "{few}, {many}");
+    let wrong = run(&format!("load {store} {lines} --block-bytes 63"));
+    assert_eq!(wrong.code, 2, "{wrong:?}");
+    assert!(wrong.err.contains("63 is less than 64"), "{wrong:?}");
+}
+
+#[test]
+fn tune_says_that_a_block_is_damaged() {
+    let (_dir, store, lines) = place();
+    run(&format!("load {store} {lines}")).well();
+    run(&format!("compact {store}")).well();
+    let path = table_of(&store);
+    let mut bytes = fs::read(&path).expect("a table");
+    for at in (0..400_000).step_by(1000) {
+        bytes[at] ^= 1;
+    }
+    fs::write(&path, bytes).expect("a table");
+    let shown = run(&format!("tune {store}")).well();
+    assert!(shown.contains("lz4      unknown: a data block is damaged"), "{shown}");
 }
 
 /// Every count holds: reads of the disk, of the file layer and of the kernel are of stored bytes.
