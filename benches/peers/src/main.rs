@@ -15,7 +15,6 @@ mod random;
 mod results;
 mod settings;
 mod stores;
-mod table;
 mod workloads;
 
 use std::path::PathBuf;
@@ -43,14 +42,10 @@ struct Command {
 
 #[derive(Debug, Subcommand)]
 enum Other {
-    /// Prints the results as Markdown.
+    /// Prints the tables of docs/performance.md
     Table {
-        /// Files of results.
-        #[arg(default_value = "results/peers.jsonl")]
+        /// Prints all results of these files instead
         files: Vec<PathBuf>,
-        /// The command that made them, for the table.
-        #[arg(long, default_value = "cargo run --release")]
-        command: String,
     },
     /// One measurement, as the program runs it itself.
     #[command(hide = true)]
@@ -108,7 +103,7 @@ fn main() -> ExitCode {
     let command = Command::parse();
     let done = match command.other {
         None => plan::run(&command.run),
-        Some(Other::Table { files, command }) => print_table(&files, &command),
+        Some(Other::Table { files }) => print_tables(&files),
         Some(Other::Child { order }) => plan::child(&order),
     };
     match done {
@@ -120,11 +115,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn print_table(files: &[PathBuf], command: &str) -> Result<()> {
+fn print_tables(files: &[PathBuf]) -> Result<()> {
+    if files.is_empty() {
+        let results = concat!(env!("CARGO_MANIFEST_DIR"), "/results");
+        for (title, table) in criba_figures::page::tables(results.as_ref())? {
+            println!("## {title}\n{table}");
+        }
+        return Ok(());
+    }
     let mut lines = Vec::new();
     for file in files {
-        lines.append(&mut results::read(file)?);
+        lines.append(&mut criba_figures::read(file)?);
     }
-    print!("{}", table::markdown(&lines, command));
+    print!("{}", criba_figures::markdown(&lines));
     Ok(())
 }

@@ -11,7 +11,6 @@ use crate::machine::{Machine, load};
 use crate::results::{Findings, Line, Order, Results, Task};
 use crate::settings::Setting;
 use crate::stores::{Name, Store, Visitor};
-use crate::table::full_name;
 use crate::workloads::{ACCOUNTS, Bench};
 use crate::{Result, Run};
 
@@ -97,8 +96,16 @@ pub fn run(run: &Run) -> Result<()> {
     Ok(())
 }
 
+fn name_of(job: &Job) -> String {
+    match (job.store.settings().len(), job.setting) {
+        (1, _) => job.store.to_string(),
+        (_, Setting::Alike) => format!("{}, alike", job.store),
+        (_, Setting::Best) => format!("{}, best", job.store),
+    }
+}
+
 fn print_progress(at: usize, of: usize, job: &Job, findings: &Findings) {
-    let name = full_name(job.store, job.setting);
+    let name = name_of(job);
     print!("{at}/{of} {} {name}, {}:", job.workload, job.repetition);
     if let Some(error) = &findings.error {
         println!(" ERROR: {error}");
@@ -215,9 +222,7 @@ mod tests {
         let jobs = jobs(&run);
         let order: Vec<_> = jobs
             .iter()
-            .map(|job| {
-                format!("{} {} {}", job.repetition, job.workload, full_name(job.store, job.setting))
-            })
+            .map(|job| format!("{} {} {}", job.repetition, job.workload, name_of(job)))
             .collect();
         let stores = ["criba", "fjall, alike", "fjall, best", "lmdb"];
         let mut expected = Vec::new();

@@ -35,7 +35,7 @@ pub enum Task {
 /// What a child found.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
-    /// By name; the table has the names.
+    /// By name; `benches/figures` has the names in words.
     pub figures: BTreeMap<String, f64>,
     /// L0 tables, and levels with tables.
     pub runs: Option<u64>,

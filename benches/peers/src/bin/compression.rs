@@ -2,18 +2,19 @@
 //!
 //! `cargo run --release --bin compression -- [--n N] [--rows ROWS] [--blocks BYTES] [--out FILE]` measures each store
 //! without and with LZ4, one after the other, each in a process of its own, and appends lines of JSON.
-//! `cargo run --release --bin compression -- --table FILE` prints them as Markdown.
+//! `cargo run --release -- table` prints them as Markdown.
 //!
-//! The rows are text: paths of Debian with the packages that own them (`tests/data`, repeated with numbers), URLs with
-//! the state of a crawler, e-mail addresses with a row of JSON. Each store is loaded in random order and compacted
+//! The rows are text: paths of Debian with the packages that own them (`--paths`, for example the `Contents-all.gz` and
+//! `Contents-amd64.gz` of a release), URLs with the state of a crawler, e-mail addresses with a row of JSON. Each store is loaded in random order and compacted
 //! into one run. *Hits*: the cache has every block. *Misses*: the cache is a tenth of the keys and values, the files are in the page cache.
 //! *Cold*: the files are dropped from the page cache.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File, OpenOptions};
+use std::hash::{Hash, Hasher};
 use std::hint::black_box;
-use std::io::{BufRead, BufReader, Read, Write as _};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,6 +31,9 @@ use flate2::read::GzDecoder;
 use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
 
+#[path = "../machine.rs"]
+mod machine;
+
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Error>;
 
@@ -40,6 +44,9 @@ struct Arguments {
     n: u64,
     #[arg(long, value_delimiter = ',', default_value = "paths,urls,mails")]
     rows: Vec<Kind>,
+    /// Gzipped files of lines, each a path, white space and its packages; repeated with numbers if there are too few
+    #[arg(long, value_delimiter = ',', default_value = "../../tests/data/paths-present.tsv.gz")]
+    paths: Vec<PathBuf>,
     /// Sizes of data blocks.
     #[arg(long, value_delimiter = ',', default_value = "4096,8192,16384")]
     blocks: Vec<usize>,
@@ -55,9 +62,6 @@ struct Arguments {
     dir: PathBuf,
     #[arg(long, default_value = "results/compression.jsonl")]
     out: PathBuf,
-    /// Prints the medians of a file of results.
-    #[arg(long, value_name = "FILE")]
-    table: Option<PathBuf>,
     /// One measurement, as the program runs it itself.
     #[arg(long, hide = true)]
     child: Option<String>,
@@ -80,27 +84,61 @@ enum Name {
     Fjall,
 }
 
+impl Name {
+    fn version(self) -> String {
+        match self {
+            Self::Criba => machine::criba_version(),
+            Self::RocksDb => {
+                let flags = env!("BUILT_WITH_CXXFLAGS");
+                format!("{} (CXXFLAGS {flags:?})", env!("VERSION_LIBROCKSDB_SYS"))
+            }
+            Self::Fjall => env!("VERSION_FJALL").to_owned(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Setting {
+    Plain,
+    Lz4,
+}
+
 /// What is measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Job {
-    rows: Kind,
-    n: u64,
-    block_bytes: usize,
     store: Name,
-    lz4: bool,
+    setting: Setting,
+    version: String,
+    workload: String,
+    rows: Kind,
+    block_bytes: usize,
     repetition: u32,
+    n: u64,
     lookups: u64,
+}
+
+impl Job {
+    fn compresses(&self) -> bool {
+        self.setting == Setting::Lz4
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Findings {
+    figures: BTreeMap<String, f64>,
 }
 
 /// A line of results.
 #[derive(Debug, Serialize, Deserialize)]
-struct Measured {
+struct Line {
     job: Job,
-    figures: BTreeMap<String, f64>,
-    /// Load average of the last minute, this program included.
-    load: f64,
+    findings: Findings,
+    machine: machine::Machine,
     /// Seconds since 1970.
     at: u64,
+    /// The load average of the last minute, this program included.
+    load: f64,
 }
 
 /// A permutation of the numbers; the part of SplitMix64 that mixes.
@@ -120,21 +158,28 @@ fn below(number: u64, bound: u64) -> u64 {
 struct Rows {
     kind: Kind,
     n: u64,
-    /// Paths and their packages.
-    paths: Vec<(String, String)>,
+    /// In random order: a number, a path and its packages.
+    paths: Vec<(u64, String, String)>,
 }
 
 impl Rows {
-    fn new(kind: Kind, n: u64) -> Result<Self> {
+    fn new(kind: Kind, n: u64, files: &[PathBuf]) -> Result<Self> {
         let mut paths = Vec::new();
         if kind == Kind::Paths {
-            let file =
-                Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/paths-present.tsv.gz");
-            for line in BufReader::new(GzDecoder::new(File::open(file)?)).lines() {
-                let line = line?;
-                let (path, packages) = line.split_once('\t').ok_or("a line without a TAB")?;
-                paths.push((path.to_owned(), packages.to_owned()));
+            for file in files {
+                for line in BufReader::new(GzDecoder::new(File::open(file)?)).lines() {
+                    let line = line?;
+                    let (path, packages) =
+                        line.rsplit_once(char::is_whitespace).ok_or("a line without packages")?;
+                    let path = path.trim_end();
+                    let mut hasher = DefaultHasher::new();
+                    path.hash(&mut hasher);
+                    paths.push((hasher.finish(), path.to_owned(), packages.to_owned()));
+                }
             }
+            // The first `n` are spread over all directories.
+            paths.sort_unstable_by_key(|(order, ..)| *order);
+            paths.dedup_by(|later, first| later.1 == first.1);
         }
         Ok(Self { kind, n, paths })
     }
@@ -153,7 +198,7 @@ impl Rows {
         let draw = |what: u64, bound: usize| below(number * 16 + what, bound as u64) as usize;
         match self.kind {
             Kind::Paths => {
-                let (path, packages) = &self.paths[(number % self.paths.len() as u64) as usize];
+                let (_, path, packages) = &self.paths[(number % self.paths.len() as u64) as usize];
                 let round = number / self.paths.len() as u64;
                 if round == 0 {
                     return (path.clone(), packages.clone());
@@ -226,7 +271,7 @@ const MEMTABLE_BYTES: usize = 64 << 20;
 
 impl Store for Db {
     fn open(dir: &Path, job: &Job, cache_bytes: u64) -> Result<Self> {
-        let compression = if job.lz4 { Compression::Lz4 } else { Compression::None };
+        let compression = if job.compresses() { Compression::Lz4 } else { Compression::None };
         let options = Options::new().compression(compression).block_bytes(job.block_bytes);
         Ok(options.cache_bytes(cache_bytes).memtable_bytes(MEMTABLE_BYTES).open(dir)?)
     }
@@ -285,7 +330,7 @@ mod rocks {
             let mut options = rocksdb::Options::default();
             options.create_if_missing(true);
             let compression =
-                if job.lz4 { DBCompressionType::Lz4 } else { DBCompressionType::None };
+                if job.compresses() { DBCompressionType::Lz4 } else { DBCompressionType::None };
             options.set_compression_type(compression);
             options.set_write_buffer_size(MEMTABLE_BYTES);
             options.set_max_open_files(-1);
@@ -332,7 +377,8 @@ struct Fjall(Database, Keyspace);
 
 impl Store for Fjall {
     fn open(dir: &Path, job: &Job, cache_bytes: u64) -> Result<Self> {
-        let compression = if job.lz4 { CompressionType::Lz4 } else { CompressionType::None };
+        let compression =
+            if job.compresses() { CompressionType::Lz4 } else { CompressionType::None };
         let bloom = BloomConstructionPolicy::BitsPerKey(BITS_PER_KEY as f32);
         let database = Database::builder(dir).cache_size(cache_bytes).open()?;
         let options = KeyspaceCreateOptions::default()
@@ -402,8 +448,8 @@ fn look_up<S: Store>(store: &S, keys: &[(String, Option<usize>)], seconds: f64) 
     Ok(start.elapsed().as_secs_f64() * 1e9 / done as f64)
 }
 
-fn measure<S: Store>(job: &Job, dir: &Path) -> Result<BTreeMap<String, f64>> {
-    let rows = Rows::new(job.rows, job.n)?;
+fn measure<S: Store>(job: &Job, arguments: &Arguments) -> Result<BTreeMap<String, f64>> {
+    let (dir, rows) = (&*arguments.dir, Rows::new(job.rows, job.n, &arguments.paths)?);
     let live = rows.live_bytes();
     let mut figures = BTreeMap::new();
     let mut order: Vec<u32> = (0..job.n as u32).collect();
@@ -497,22 +543,17 @@ fn chill(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn child(job: &Job, dir: &Path) -> Result<()> {
+fn child(job: &Job, arguments: &Arguments) -> Result<()> {
     let figures = match job.store {
-        Name::Criba => measure::<Db>(job, dir)?,
+        Name::Criba => measure::<Db>(job, arguments)?,
         #[cfg(feature = "rocksdb")]
-        Name::RocksDb => measure::<rocksdb::DB>(job, dir)?,
+        Name::RocksDb => measure::<rocksdb::DB>(job, arguments)?,
         #[cfg(not(feature = "rocksdb"))]
         Name::RocksDb => return Err("this program was built without RocksDB".into()),
-        Name::Fjall => measure::<Fjall>(job, dir)?,
+        Name::Fjall => measure::<Fjall>(job, arguments)?,
     };
     println!("{}", serde_json::to_string(&figures)?);
     Ok(())
-}
-
-fn load_average() -> f64 {
-    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
@@ -525,9 +566,18 @@ fn run(arguments: &Arguments) -> Result<()> {
         for &rows in &arguments.rows {
             for &block_bytes in &arguments.blocks {
                 for &store in &arguments.stores {
-                    for lz4 in [false, true] {
-                        let (n, lookups) = (arguments.n, arguments.lookups);
-                        jobs.push(Job { rows, n, block_bytes, store, lz4, repetition, lookups });
+                    for setting in [Setting::Plain, Setting::Lz4] {
+                        jobs.push(Job {
+                            store,
+                            setting,
+                            version: store.version(),
+                            workload: "lz4".to_owned(),
+                            rows,
+                            block_bytes,
+                            repetition,
+                            n: arguments.n,
+                            lookups: arguments.lookups,
+                        });
                     }
                 }
             }
@@ -542,6 +592,9 @@ fn run(arguments: &Arguments) -> Result<()> {
         fs::create_dir_all(&arguments.dir)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("--child").arg(serde_json::to_string(&job)?).arg("--dir").arg(&dir);
+        for file in &arguments.paths {
+            command.arg("--paths").arg(file);
+        }
         let output = command.stderr(std::process::Stdio::inherit()).output()?;
         fs::remove_dir_all(&dir)?;
         if !output.status.success() {
@@ -550,79 +603,25 @@ fn run(arguments: &Arguments) -> Result<()> {
         let figures = serde_json::from_slice(&output.stdout)?;
         println!("{job:?} {figures:?}");
         let at = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
-        let line = serde_json::to_string(&Measured { job, figures, load: load_average(), at })?;
+        let findings = Findings { figures };
+        let (machine, load) = (machine::Machine::this(), machine::load());
+        let line = serde_json::to_string(&Line { job, findings, machine, at, load })?;
         let mut out = OpenOptions::new().create(true).append(true).open(&arguments.out)?;
         writeln!(out, "{line}")?;
     }
     Ok(())
 }
 
-fn read(file: &Path) -> Result<Vec<Measured>> {
+fn read(file: &Path) -> Result<Vec<Line>> {
     let mut text = String::new();
     File::open(file)?.read_to_string(&mut text)?;
     text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-fn word(value: impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// Each figure with LZ4, and its ratio to that without: medians, of pairs that ran one after the other.
-fn table(file: &Path) -> Result<String> {
-    const FIGURES: [(&str, &str); 7] = [
-        ("bytes_a_row", "bytes a row"),
-        ("absent_ns", "absent, ns"),
-        ("hits_ns", "hits, ns"),
-        ("misses_ns", "misses, ns"),
-        ("cold_us", "cold, µs"),
-        ("scan_ns", "scan, ns a row"),
-        ("load_s", "load, s"),
-    ];
-    let mut pairs: BTreeMap<_, BTreeMap<u32, [Option<BTreeMap<String, f64>>; 2]>> = BTreeMap::new();
-    for Measured { job, figures, .. } in read(file)? {
-        let of_job = pairs.entry((job.n, job.rows, job.block_bytes, job.store)).or_default();
-        of_job.entry(job.repetition).or_default()[usize::from(job.lz4)] = Some(figures);
-    }
-    let mut text = "|rows|block|store|".to_owned();
-    for (_, words) in FIGURES {
-        write!(text, "{words}|")?;
-    }
-    write!(text, "\n|---|--:|---|{}", "--:|".repeat(FIGURES.len()))?;
-    for ((n, rows, block_bytes, store), repetitions) in pairs {
-        let [rows, store] = [word(rows), word(store)];
-        write!(text, "\n|{} M {rows}|{} KiB|{store}|", n as f64 / 1e6, block_bytes >> 10)?;
-        for (figure, _) in FIGURES {
-            let (mut with, mut ratios) = (Vec::new(), Vec::new());
-            for pair in repetitions.values() {
-                if let [Some(plain), Some(lz4)] = pair {
-                    with.push(lz4[figure]);
-                    ratios.push(lz4[figure] / plain[figure]);
-                }
-            }
-            if with.is_empty() {
-                text.push('|');
-            } else {
-                write!(text, "{:.4} ({:.2})|", median(with), median(ratios))?;
-            }
-        }
-    }
-    text.push('\n');
-    Ok(text)
-}
-
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     if let Some(job) = &arguments.child {
-        return child(&serde_json::from_str(job)?, &arguments.dir);
-    }
-    if let Some(file) = &arguments.table {
-        print!("{}", table(file)?);
-        return Ok(());
+        return child(&serde_json::from_str(job)?, &arguments);
     }
     run(&arguments)
 }

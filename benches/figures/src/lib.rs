@@ -1,0 +1,11 @@
+//! The raw lines of measurements beside other stores (`benches/peers/results`), and the tables of the documents that
+//! are made of them. A test compares the documents with these tables, without building another store.
+
+mod digits;
+mod lines;
+pub mod page;
+mod rows;
+mod table;
+
+pub use lines::{Line, read};
+pub use table::markdown;
