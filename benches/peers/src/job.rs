@@ -85,13 +85,17 @@ pub enum Workload {
     W12o,
     /// Put the pairs of W12o.
     W12op,
+    /// Ingest, reopen, look absent and present keys up, overwrite a million: to be run at several `--n`.
+    W13,
 }
 
 impl Workload {
     /// The loaded store that it reads; `None` if it makes its own.
     pub fn shape(self) -> Option<Shape> {
         match self {
-            Self::W1 | Self::W7 | Self::W11 | Self::W11c | Self::W12 | Self::W12p => None,
+            Self::W1 | Self::W7 | Self::W11 | Self::W11c | Self::W12 | Self::W12p | Self::W13 => {
+                None
+            }
             Self::W2c | Self::W2rc => Some(Shape::OneRun),
             Self::W2u | Self::W2ru => Some(Shape::L0),
             Self::W2r => Some(Shape::Deep),

@@ -207,7 +207,7 @@ impl Rows {
                 let name = path.rfind('/').map_or(0, |slash| slash + 1);
                 let dot = path[name..].rfind('.').map_or(path.len(), |dot| name + dot);
                 let (stem, end) = path.split_at(dot);
-                (format!("{stem}+{round}{end}"), packages.clone())
+                (format!("{stem}+again{round}{end}"), packages.clone())
             }
             Kind::Urls => {
                 let (a, b, c) = (WORDS[draw(1, 32)], WORDS[draw(2, 32)], WORDS[draw(3, 32)]);

@@ -63,20 +63,20 @@ pub fn ingest<S: Store>(bench: &mut Bench<'_>) -> Result<()> {
 }
 
 /// Sorted keys with their values.
-struct New<'k> {
-    keys: &'k Keys,
+pub(super) struct New<'k> {
+    pub(super) keys: &'k Keys,
     /// The first byte of each key. Names begin with `u`.
-    first: u8,
+    pub(super) first: u8,
 }
 
 impl<'k> New<'k> {
-    fn pairs(&self) -> impl Iterator<Item = ([u8; NAME_BYTES], &'k [u8])> {
+    pub(super) fn pairs(&self) -> impl Iterator<Item = ([u8; NAME_BYTES], &'k [u8])> {
         let (keys, n) = (self.keys, self.keys.n);
         (0..n).map(move |i| (self.key(i, b'_'), keys.value(n + i, 0)))
     }
 
     /// Key `i` in ascending order, evenly spread. The last byte is in no name.
-    fn key(&self, i: u64, last: u8) -> [u8; NAME_BYTES] {
+    pub(super) fn key(&self, i: u64, last: u8) -> [u8; NAME_BYTES] {
         const DIGITS: &[u8; 32] = b"234567abcdefghijklmnopqrstuvwxyz";
         let spread = i * ((1 << 55) / self.keys.n);
         let mut key = *b"_ser____________";

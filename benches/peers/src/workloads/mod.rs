@@ -6,6 +6,7 @@ mod load;
 mod lookups;
 mod mixed;
 mod reads;
+mod scale;
 mod scans;
 mod synced;
 mod transfers;
@@ -35,7 +36,7 @@ impl Workload {
             Self::W1 | Self::W9 | Self::W10 | Self::W12p if !S::LOG => Some("no log"),
             Self::W7 if !S::SYNCED => Some("no synced writes"),
             Self::W11 | Self::W11c if !S::TRANSACTIONS => Some("no transactions here"),
-            _ if self.is_w12() && !S::INGEST => Some("no ingest"),
+            _ if (self.is_w12() || self == Self::W13) && !S::INGEST => Some("no ingest"),
             _ if self.is_w12() && job.keys != KeyKind::Names => Some("of names only"),
             _ => None,
         }
@@ -142,6 +143,7 @@ impl<'a> Bench<'a> {
             | Workload::W12fp
             | Workload::W12o
             | Workload::W12op => ingest::ingest::<S>(self),
+            Workload::W13 => scale::scale::<S>(self),
         }
     }
 
