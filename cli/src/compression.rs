@@ -3,7 +3,7 @@
 use criba::{Compression, Options, ReadOnlyDb, TableInfo};
 
 use crate::policy::FilterArgs;
-use crate::text::{percent, ratio, thousands};
+use crate::text::{bytes_of, percent, ratio, thousands};
 
 /// The sizes of data blocks that `tune` compares, in bytes.
 const BLOCK_BYTES: [usize; 3] = [4096, 8192, 16_384];
@@ -30,8 +30,8 @@ pub(crate) struct SettingArgs {
     #[command(flatten)]
     compression: CompressionArgs,
     /// The greatest size of later data blocks, in bytes; the store does not keep it [default: 4096]
-    #[arg(long, value_name = "BYTES")]
-    block_bytes: Option<usize>,
+    #[arg(long, value_name = "BYTES", value_parser = bytes_of)]
+    block_bytes: Option<u64>,
 }
 
 impl SettingArgs {
@@ -42,7 +42,7 @@ impl SettingArgs {
             None => options,
         };
         match self.block_bytes {
-            Some(bytes) => options.block_bytes(bytes),
+            Some(bytes) => options.block_bytes(bytes as usize),
             None => options,
         }
     }

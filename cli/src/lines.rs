@@ -94,6 +94,20 @@ pub(crate) struct Line<'l> {
     pub(crate) number: u64,
     pub(crate) bytes: &'l [u8],
     pub(crate) fields: Fields,
+    /// A key or value that is too long for a store, whatever escapes it has, and the limit: the bytes are cut.
+    too_long: Option<(&'static str, usize)>,
+}
+
+impl Line<'_> {
+    pub(crate) fn is_cut(&self) -> bool {
+        self.too_long.is_some()
+    }
+
+    pub(crate) fn check_length(&self, path: &Path) -> Result<()> {
+        let Some((what, limit)) = self.too_long else { return Ok(()) };
+        let expected = format!("a {what} of at most {limit} bytes on line {}", self.number);
+        Err(Failure::unfit(path, expected, "a longer one"))
+    }
 }
 
 pub(crate) struct Lines<'a> {
@@ -101,6 +115,8 @@ pub(crate) struct Lines<'a> {
     file: BufReader<Box<dyn Read>>,
     action: &'static str,
     line: Vec<u8>,
+    /// As in [`Line`].
+    too_long: Option<(&'static str, usize)>,
     number: u64,
     dump: Dump,
     counter: Option<ProgressBar>,
@@ -116,9 +132,13 @@ impl<'a> Lines<'a> {
 
     fn of(path: &'a Path, mut source: impl Read + 'static, is_text: bool) -> Result<Self> {
         let mut head = Vec::new();
-        let longest = PACKED.iter().map(|(magic, _)| magic.len() as u64).max();
-        let begun = source.by_ref().take(longest.unwrap_or(0)).read_to_end(&mut head);
-        begun.map_err(|source| Failure::file("read its lines", path, source))?;
+        // No further than needed: the rest of a pipe may not be written yet.
+        while PACKED.iter().any(|(magic, _)| magic.starts_with(&head) && magic.len() > head.len()) {
+            let more = source.by_ref().take(1).read_to_end(&mut head);
+            if more.map_err(|source| Failure::file("read its lines", path, source))? == 0 {
+                break;
+            }
+        }
         let kind = packed(&head);
         let gzipped = kind == Some("gzip");
         if let Some(kind) = kind.filter(|_| !gzipped) {
@@ -131,7 +151,8 @@ impl<'a> Lines<'a> {
         let action = if gzipped { "read it as gzipped lines" } else { "read its lines" };
         let file = BufReader::with_capacity(1 << 16, file);
         let (line, dump) = (Vec::new(), Dump::default());
-        Ok(Self { path, file, action, line, number: 0, dump, counter: None, is_text })
+        let (too_long, number, counter) = (None, 0, None);
+        Ok(Self { path, file, action, line, too_long, number, dump, counter, is_text })
     }
 
     /// The file's name in messages.
@@ -139,11 +160,22 @@ impl<'a> Lines<'a> {
         self.path
     }
 
-    /// The next line of a key.
+    /// The next line of a key, which is not too long for a store.
     ///
     /// # Errors
     /// [`Failure::Cut`]: the file is a dump, and a part is missing.
     pub(crate) fn next(&mut self) -> Result<Option<Line<'_>>> {
+        let path = self.path;
+        let line = self.next_of_any_length()?;
+        line.as_ref().map_or(Ok(()), |line| line.check_length(path))?;
+        Ok(line)
+    }
+
+    /// The next line of a key, cut if it is too long.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub(crate) fn next_of_any_length(&mut self) -> Result<Option<Line<'_>>> {
         while self.read()? {
             let whole = self.line.strip_suffix(b"\n");
             if whole.is_none() {
@@ -155,7 +187,8 @@ impl<'a> Lines<'a> {
                     counter.inc(1);
                 }
                 let bytes = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
-                return Ok(Some(Line { number: self.number, bytes, fields }));
+                let too_long = self.too_long;
+                return Ok(Some(Line { number: self.number, bytes, fields, too_long }));
             }
             if !self.is_text {
                 let found = "a dump, which has escapes";
@@ -165,10 +198,16 @@ impl<'a> Lines<'a> {
         self.dump.end(self.path).map(|()| None)
     }
 
-    /// Reads the next line; false at the end. Refuses a line before all of it is read if its key or value is too
-    /// long for a store, whatever escapes follow: a small gzipped file can hold one of gigabytes.
+    /// Whether the next line can be read without waiting for the program that writes it.
+    pub(crate) fn has_next_whole(&self) -> bool {
+        self.file.buffer().contains(&b'\n')
+    }
+
+    /// Reads the next line; false at the end. Keeps no more of a line whose key or value is too long for a store,
+    /// whatever escapes follow: a small gzipped file can hold one of gigabytes.
     fn read(&mut self) -> Result<bool> {
         self.line.clear();
+        self.too_long = None;
         self.number += 1;
         let mut length = LeastLength::default();
         loop {
@@ -177,15 +216,13 @@ impl<'a> Lines<'a> {
             let newline = read.iter().position(|&byte| byte == b'\n');
             let taken = &read[..newline.map_or(read.len(), |at| at + 1)];
             let is_end = newline.is_some() || taken.is_empty();
-            self.line.extend_from_slice(taken);
-            length.add(taken);
+            if self.too_long.is_none() {
+                self.line.extend_from_slice(taken);
+                length.add(taken);
+                self.too_long = length.is_too_long().then(|| length.what());
+            }
             let bytes = taken.len();
             self.file.consume(bytes);
-            if length.is_too_long() {
-                let (what, limit) = length.what();
-                let expected = format!("a {what} of at most {limit} bytes on line {}", self.number);
-                return Err(Failure::unfit(self.path, expected, "a longer one"));
-            }
             if is_end {
                 return Ok(!self.line.is_empty());
             }

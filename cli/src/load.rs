@@ -1,3 +1,4 @@
+mod rejects;
 mod sorted;
 
 use std::borrow::Cow;
@@ -9,6 +10,7 @@ use criba::{Batch, Db, Expiry};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
+use self::rejects::Rejects;
 use crate::compression::SettingArgs;
 use crate::escaping::unescaped;
 use crate::expiry::{self, ExpiryArgs};
@@ -22,7 +24,8 @@ use crate::{Answer, interrupt, print_error, progress, store};
 /// Write the keys and values of a file, key TAB value a line; makes the store if there is none
 ///
 /// The lines are text, as `criba --help` describes it and `scan` prints it; a CR before the newline is left
-/// out. They are stored in batches of 64 KiB. A wrong line, SIGINT or SIGTERM ends the command: it stores the lines before, and prints their number.
+/// out. They are stored in batches of 64 KiB. A wrong line, SIGINT or SIGTERM ends the command: it stores the lines
+/// before, and prints their number. With --skip-bad it leaves wrong lines out, and ends with exit code 1.
 ///
 /// With --sorted all lines are stored at one moment, or none, as tables on a low level: fewer bytes are written. The
 /// keys must ascend in the order of their bytes, each key once, as `scan` and `dump` print them.
@@ -38,6 +41,15 @@ pub(crate) struct Args {
     /// Take bytes as they are, without escapes: the key up to the first TAB, the value up to the newline
     #[arg(long)]
     raw: bool,
+    /// The lines end with CR and newline
+    #[arg(long, requires = "raw")]
+    crlf: bool,
+    /// Leave wrong lines out, and print the first ten reasons
+    #[arg(long, conflicts_with = "sorted")]
+    skip_bad: bool,
+    /// A new file that gets the wrong lines, but for those with too long keys or values
+    #[arg(long, value_name = "FILE", requires = "skip_bad")]
+    rejects: Option<PathBuf>,
     /// Ingest sorted lines, all or none; =auto reads a regular file once before, and loads it as usual if it is not sorted
     #[arg(
         long,
@@ -84,6 +96,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         move || end(&loading, &bar, json)
     });
     let input = Input::open(&args.file)?;
+    if args.skip_bad {
+        locked(&loading).rejects = Some(Rejects::new(args.rejects.as_deref())?);
+    }
     if args.sorted == Some(Sorted::Auto) {
         sorted::check_is_file(&input)?;
     }
@@ -117,9 +132,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
                 "not ingested: the key of line {line} is not greater than the one before"
             )?;
         }
+        if done.rejected() > 0 {
+            writeln!(out, "{} left out", counted(done.rejected(), "wrong line"))?;
+        }
     }
+    let answer = if done.rejected() > 0 { Answer::No } else { Answer::Yes };
     drop(done);
-    ended.map(|_| Answer::Yes).map_err(|failure| with_count(failure, input.path(), stored))
+    ended.map(|_| answer).map_err(|failure| with_count(failure, input.path(), stored))
 }
 
 /// Waits for the end of the background work. Returns the number of tables.
@@ -144,6 +163,8 @@ struct Loading {
     /// Lines in the batch.
     waiting: u64,
     stored: u64,
+    /// With `--skip-bad`.
+    rejects: Option<Rejects>,
     /// A thread ingests, and has stored nothing yet.
     is_ingesting: bool,
     is_ingested: bool,
@@ -166,7 +187,14 @@ impl Loading {
         if self.sorted == Some(Sorted::Auto) {
             object["unsorted_line"] = self.unsorted_line.into();
         }
+        if self.rejects.is_some() {
+            object["rejected"] = self.rejected().into();
+        }
         object
+    }
+
+    fn rejected(&self) -> u64 {
+        self.rejects.as_ref().map_or(0, |rejects| rejects.count)
     }
 
     fn db(&mut self) -> Result<&Db> {
@@ -198,7 +226,8 @@ impl Loading {
     /// Stores the lines that wait, and closes the store.
     fn close(&mut self) -> Result<()> {
         self.store()?;
-        self.db.take().map_or(Ok(()), |db| Ok(db.close()?))
+        self.db.take().map_or(Ok(()), |db| db.close())?;
+        self.rejects.as_mut().map_or(Ok(()), Rejects::finish)
     }
 }
 
@@ -208,10 +237,16 @@ fn locked(loading: &Mutex<Loading>) -> MutexGuard<'_, Loading> {
 
 fn load(args: &Args, mut lines: Lines, loading: &Mutex<Loading>) -> Result<()> {
     let name = lines.path();
-    while let Some(line) = lines.next()? {
+    while let Some(line) = lines.next_of_any_length()? {
         let item = match item_of(args, name, &line) {
             Ok(item) => item,
-            Err(failure) => return Err(lines.cause(failure)),
+            Err(failure) => {
+                if let Some(rejects) = &mut locked(loading).rejects {
+                    rejects.add(&line, &failure)?;
+                    continue;
+                }
+                return Err(lines.cause(failure));
+            }
         };
         interrupt::wait_if_ending(); // this thread would take the lock again and again
         locked(loading).put(&item)?;
@@ -221,12 +256,13 @@ fn load(args: &Args, mut lines: Lines, loading: &Mutex<Loading>) -> Result<()> {
 
 /// The key, the value and the expiry of a line.
 fn item_of<'l>(args: &Args, file: &Path, line: &Line<'l>) -> Result<Item<'l>> {
+    line.check_length(file)?;
     if args.expiry.expires_in.is_some() && line.fields != Fields::Plain {
         let found = "a dump, whose keys have their own expiries; leave --expires-in out";
         return Err(Failure::unfit(file, "lines for --expires-in", found));
     }
     let number = line.number;
-    let (key, value, expiry) = parsed(line, args.raw).map_err(|(expected, found)| {
+    let (key, value, expiry) = parsed(line, args).map_err(|(expected, found)| {
         Failure::unfit(file, format!("{expected} on line {number}"), found)
     })?;
     check_lengths(file, number, &key, &value)?;
@@ -237,11 +273,14 @@ fn item_of<'l>(args: &Args, file: &Path, line: &Line<'l>) -> Result<Item<'l>> {
 type Item<'l> = (Cow<'l, [u8]>, Cow<'l, [u8]>, Option<Expiry>);
 
 /// The key, the value and the expiry of a line, or what was expected and found.
-fn parsed<'l>(line: &Line<'l>, raw: bool) -> std::result::Result<Item<'l>, (&'static str, String)> {
+fn parsed<'l>(
+    line: &Line<'l>,
+    args: &Args,
+) -> std::result::Result<Item<'l>, (&'static str, String)> {
     let Line { bytes: line, fields, .. } = *line;
     let before_cr = line.strip_suffix(b"\r");
-    if raw && before_cr.is_some() {
-        let found = "a CRLF line end; leave --raw out, or remove the CR".to_owned();
+    if args.raw && !args.crlf && before_cr.is_some() {
+        let found = "a CRLF line end; add --crlf, or leave --raw out".to_owned();
         return Err(("no CR before the newline", found));
     }
     let (key, value) = split_at_tab(before_cr.unwrap_or(line));
@@ -249,7 +288,7 @@ fn parsed<'l>(line: &Line<'l>, raw: bool) -> std::result::Result<Item<'l>, (&'st
         let found = "a line without a TAB (one follows the key also if the value is empty)";
         ("key TAB value", found.to_owned())
     })?;
-    if raw {
+    if args.raw {
         return Ok((Cow::Borrowed(key), Cow::Borrowed(value), None));
     }
     let (value, expiry) = match fields {

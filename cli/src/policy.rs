@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use criba::{Allocation, FilterKind, FilterPolicy, HashFunction};
 
 use crate::failure::{Failure, Result};
+use crate::text::bytes_of;
 
 /// The options that change the filters of later tables.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -90,7 +91,7 @@ pub(crate) struct PolicyArgs {
     #[command(flatten)]
     filter: FilterArgs,
     /// Bytes for all filters of the store
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["fpr", "bits_per_key"])]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_of, conflicts_with_all = ["fpr", "bits_per_key"])]
     filter_bytes: Option<u64>,
     /// Where the bits go: as many for each key, or where they avoid the most reads
     #[arg(long, value_name = "HOW", value_enum)]

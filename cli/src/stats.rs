@@ -15,7 +15,7 @@ use crate::failure::Result;
 use crate::layout::{size, wrapped};
 use crate::shell::quoted;
 use crate::store::ClockArgs;
-use crate::text::{counted, percent, ratio, thousands};
+use crate::text::{bytes_of, counted, percent, ratio, thousands};
 use crate::{Answer, json, store};
 
 /// Print a store's tables by level, and what their filters take and promise
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     dir: PathBuf,
     /// A budget for filters in memory, to see what it would leave of them [default: none, all are in
     /// memory]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_of)]
     filter_memory: Option<u64>,
     /// Print one JSON object
     #[arg(long)]

@@ -47,6 +47,7 @@ use crate::compression::CompressionArgs;
 use crate::failure::{Failure, Result};
 use crate::interrupt::TemporaryDir;
 use crate::policy::PolicyArgs;
+use crate::text::bytes_of;
 use crate::{Answer, json, print_error};
 use criba_report::output::Output;
 
@@ -90,23 +91,23 @@ pub struct Args {
     history: u64,
     /// The memory budget of filters during the measurement; filters that avoid the fewest reads stay on disk
     /// [default: none, all filters are in memory]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_of)]
     filter_memory: Option<u64>,
     /// Draw absent keys from a Zipf distribution of this exponent, such as 0.99
     #[arg(long, value_name = "EXPONENT")]
     zipf: Option<f64>,
     /// The block cache; 0 for none, so that each access to a block is a disk read
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_of, default_value_t = 0)]
     cache_bytes: u64,
     /// The size at which compactions cut tables. The three sizes are 1/1024 of the library's, so that 120,000
     /// keys make a store like one of 120 million
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 10)]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_of, default_value_t = 64 << 10)]
     table_bytes: u64,
     /// When a memtable is flushed
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 10)]
-    memtable_bytes: usize,
+    #[arg(long, value_name = "BYTES", value_parser = bytes_of, default_value_t = 64 << 10)]
+    memtable_bytes: u64,
     /// The least target of a level in use
-    #[arg(long, value_name = "BYTES", default_value_t = 256 << 10)]
+    #[arg(long, value_name = "BYTES", value_parser = bytes_of, default_value_t = 256 << 10)]
     level_base_bytes: u64,
     /// No compactions: every flushed table stays on L0
     #[arg(long)]
@@ -147,7 +148,7 @@ impl Args {
             seed: self.seed,
             lookups: self.lookups,
             cache_bytes: self.cache_bytes,
-            memtable_bytes: self.memtable_bytes,
+            memtable_bytes: self.memtable_bytes as usize,
             table_bytes: self.table_bytes,
             level_base_bytes: self.level_base_bytes,
             unsettled: self.unsettled,

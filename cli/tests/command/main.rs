@@ -2,6 +2,7 @@
 
 mod backups;
 mod browser;
+mod bulk;
 mod commands;
 mod common;
 mod compression;

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use crate::common::{Run, criba, run};
+use crate::common::{output, run, with_input};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rand::{RngExt, SeedableRng};
@@ -52,23 +52,6 @@ fn pairs_of(store: &str) -> Pairs {
 
 fn strings<const N: usize>(pairs: [(&str, &str); N]) -> Pairs {
     pairs.map(|(key, value)| (key.into(), value.into())).into()
-}
-
-fn output<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>, input: &[u8]) -> Output {
-    let mut command = criba(args);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("it starts");
-    let mut pipe = child.stdin.take().expect("piped");
-    let input = input.to_vec();
-    // A command that fails reads no more.
-    let writer = std::thread::spawn(move || drop(pipe.write_all(&input)));
-    let output = child.wait_with_output().expect("an end");
-    writer.join().expect("no panic");
-    output
-}
-
-fn with_input<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>, input: &[u8]) -> Run {
-    Run::new(output(args, input))
 }
 
 const PIECES: [&[u8]; 16] = [
@@ -244,7 +227,7 @@ fn crlf_ends_a_line_and_is_refused_among_raw_lines() {
     assert_eq!(pairs_of(&place.at("store")), strings([("a", "1"), ("b", "\r"), ("c", "3")]));
     let crlf = place.file("crlf", "a\t1\nb\t2\r\n");
     let told = run(&format!("load {} {crlf} --raw", place.at("raw"))).error(3);
-    let found = "found a CRLF line end; leave --raw out, or remove the CR; lines stored: 1";
+    let found = "found a CRLF line end; add --crlf, or leave --raw out; lines stored: 1";
     assert_eq!(
         told,
         format!("criba: {crlf}: expected no CR before the newline on line 2, {found}\n")

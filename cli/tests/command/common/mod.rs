@@ -33,3 +33,21 @@ pub(crate) fn shell(line: &str, directory: &Path) -> Command {
 pub(crate) fn run(line: &str) -> Run {
     Run::new(criba(line.split_whitespace()).output().expect("the command starts"))
 }
+
+/// Runs a command with this standard input.
+pub(crate) fn output<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>, input: &[u8]) -> Output {
+    let mut command = criba(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let mut pipe = child.stdin.take().expect("piped");
+    let input = input.to_vec();
+    // A command that fails reads no more.
+    let writer = std::thread::spawn(move || drop(pipe.write_all(&input)));
+    let output = child.wait_with_output().expect("an end");
+    writer.join().expect("no panic");
+    output
+}
+
+pub(crate) fn with_input<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>, input: &[u8]) -> Run {
+    Run::new(output(args, input))
+}
