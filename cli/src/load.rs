@@ -33,6 +33,7 @@ use crate::{Answer, interrupt, print_error, progress, store};
 /// The lines of a dump have their own expiries, or none: such a key never expires. Others expire as --expires-in
 /// says, or by the store's default.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub(crate) struct Args {
     /// The store's directory
     dir: PathBuf,
@@ -47,7 +48,7 @@ pub(crate) struct Args {
     /// Leave wrong lines out, and print the first ten reasons
     #[arg(long, conflicts_with = "sorted")]
     skip_bad: bool,
-    /// A new file that gets the wrong lines, but for those with too long keys or values
+    /// A new file that gets the wrong lines, but for those that are much too long
     #[arg(long, value_name = "FILE", requires = "skip_bad")]
     rejects: Option<PathBuf>,
     /// Ingest sorted lines, all or none; =auto reads a regular file once before, and loads it as usual if it is not sorted
@@ -226,7 +227,7 @@ impl Loading {
     /// Stores the lines that wait, and closes the store.
     fn close(&mut self) -> Result<()> {
         self.store()?;
-        self.db.take().map_or(Ok(()), |db| db.close())?;
+        self.db.take().map_or(Ok(()), Db::close)?;
         self.rejects.as_mut().map_or(Ok(()), Rejects::finish)
     }
 }

@@ -12,7 +12,7 @@ use crate::print_error;
 const SHOWN: u64 = 10;
 
 pub(super) struct Rejects {
-    /// Gets each line as it is, but for those that are too long for a store.
+    /// Gets each line as it is, but for those that were cut.
     file: Option<(PathBuf, BufWriter<File>)>,
     pub(super) count: u64,
 }

@@ -24,7 +24,8 @@ fn store() -> (tempfile::TempDir, String) {
 fn keys_of_standard_input_are_looked_up_in_their_order() {
     let (_dir, store) = store();
     let numbers = || (0..9000).map(|i| i * 4099 % 9000);
-    let input: String = numbers().map(|number| format!("key{number}\n")).collect();
+    let keys = numbers().map(|number| format!("key{number}\n"));
+    let input: String = keys.collect();
     let line = |number: u32| format!("key{number}\tvalue {number}\n");
     let present: String = numbers().filter(|number| *number < 5000).map(line).collect();
     let get = |options: &[&str]| {
@@ -34,7 +35,8 @@ fn keys_of_standard_input_are_looked_up_in_their_order() {
     let failed = get(&[]);
     assert_eq!((failed.code, failed.out), (1, present.clone()));
     let absent = numbers().filter(|number| *number >= 5000);
-    let errors: String = absent.map(|number| format!("criba: absent: key{number}\n")).collect();
+    let absent = absent.map(|number| format!("criba: absent: key{number}\n"));
+    let errors: String = absent.collect();
     assert_eq!(failed.err, errors);
     let marked: String = numbers()
         .map(|number| if number < 5000 { line(number) } else { format!("key{number}\n") })
@@ -85,8 +87,8 @@ fn lines_of_keys_are_text() {
     assert_eq!(get(b"a\\t\\\\\r\nkey7\r\n").well(), "a\\t\\\\\t\\n\nkey7\tvalue 7\n");
     assert_eq!(get(b"").well(), "");
     let told = get(b"key1\nkey2\tvalue 2\n").error(3);
-    assert_eq!(told, "criba: standard input: expected text on line 2, found TAB; write \\t\n");
-    let told = get(&[&[b'k'; 65_536][..], b"\n"].concat()).error(3);
+    assert_eq!(told, "criba: standard input: expected text on line 2, found U+0009; write \\t\n");
+    let told = get(&b"k".repeat(65_536)).error(3);
     assert!(told.contains("a key of at most 65535 bytes on line 1"), "{told}");
     let file = dir.path().join("keys");
     fs::write(&file, "key1\nkey2\n").expect("a file");
@@ -126,7 +128,7 @@ fn lines_with_errors() -> (Vec<u8>, Vec<u8>) {
             lines.extend_from_slice(line.as_bytes());
         }
     }
-    lines.extend_from_slice(&[&[b'k'; 70_000][..], b"\tlong\n"].concat());
+    lines.extend_from_slice(&[&b"k".repeat(300_000), &b"\tlong\n"[..]].concat());
     lines.extend_from_slice(b"no tab");
     wrong.extend_from_slice(b"no tab\n");
     (lines, wrong)
@@ -143,7 +145,7 @@ fn load_leaves_wrong_lines_out_and_keeps_them() {
     assert_eq!(loaded.code, 1);
     assert_eq!(loaded.out, "3,000 lines written; the store has 1 table\n12 wrong lines left out\n");
     assert_eq!(loaded.err.lines().count(), 10, "{}", loaded.err);
-    let first = format!("criba: {file}: expected text on line 2, found \\n, ");
+    let first = format!("criba: {file}: expected text on line 2, found \\0, ");
     assert!(loaded.err.starts_with(&first), "{}", loaded.err);
     assert_eq!(fs::read(&rejects).expect("made"), wrong);
     assert_eq!(run(&format!("scan {store} --count")).well(), "3000\n");
@@ -175,7 +177,7 @@ fn load_leaves_wrong_lines_out_and_keeps_them() {
 fn a_line_that_is_cut_short_is_not_kept() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let at = |name: &str| dir.path().join(name).display().to_string();
-    let long = [&[b'k'; 300_000][..], b"\tv\na\t1\n"].concat();
+    let long = [&b"k".repeat(300_000), &b"\tv\na\t1\n"[..]].concat();
     fs::write(at("lines"), long).expect("a file");
     let line = format!("load {} {} --skip-bad --rejects {}", at("s"), at("lines"), at("r"));
     let told = run(&line);
@@ -200,12 +202,14 @@ fn lines_with_backslashes_may_end_with_cr() {
 fn sizes_have_units() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = dir.path().join("store").display().to_string();
-    let lines: String = (0..2000).map(|number| format!("key{number}\t{number:200}\n")).collect();
+    let lines = (0..2000).map(|number| format!("key{number}\t{number:200}\n"));
+    let lines: String = lines.collect();
     with_input(["load", &store, "-", "--block-bytes", "16K"], lines.as_bytes()).well();
     let blocks = |store: &str| {
         let stats = run(&format!("stats {store} --json")).well();
         let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
-        let table = format!("{store}/{:06}.sst", stats["tables"][0]["id"].as_u64().expect("a number"));
+        let table =
+            format!("{store}/{:06}.sst", stats["tables"][0]["id"].as_u64().expect("a number"));
         let table = run(&format!("inspect {table} --json")).well();
         let table: serde_json::Value = serde_json::from_str(&table).expect("JSON");
         table["data_blocks"].as_u64().expect("a number")

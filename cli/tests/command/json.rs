@@ -82,7 +82,7 @@ fn printed() -> Vec<(&'static str, Value)> {
     printed.extend(objects(&["scan", &dir, "--count", "--json"]));
     let lines = parent.path().join("lines").display().to_string();
     fs::write(&lines, "loaded\tvalue\n").expect("a file");
-    printed.push(("get", object(&["load", &format!("{dir}.loaded"), &lines])));
+    printed.push(("get", object(&["load", &format!("{dir}.loaded"), &lines, "--skip-bad"])));
     let unsorted = parent.path().join("unsorted").display().to_string();
     fs::write(&unsorted, "b\tvalue\na\tvalue\n").expect("a file");
     let to = format!("{dir}.checked");

@@ -6,9 +6,9 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
-use crate::common::{output, run, with_input};
+use crate::common::{Run, criba, output, run, with_input};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rand::{RngExt, SeedableRng};

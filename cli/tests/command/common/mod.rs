@@ -7,8 +7,9 @@ mod skip;
 pub(crate) mod terminal;
 
 use std::ffi::OsStr;
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 pub(crate) use run::Run;
 pub(crate) use skip::skip;
