@@ -1,5 +1,7 @@
 //! How numbers are written.
 
+pub(crate) use criba_report::numbers::thousands;
+
 /// Three digits that count.
 pub(crate) fn digits(value: f64) -> String {
     let size = value.abs();
@@ -10,19 +12,6 @@ pub(crate) fn digits(value: f64) -> String {
         _ if size >= 0.9995 || size == 0.0 => format!("{value:.2}"),
         _ => format!("{value:.4}"),
     }
-}
-
-/// Such as "1,234,567".
-pub(crate) fn thousands(value: u64) -> String {
-    let plain = value.to_string();
-    let mut text = String::new();
-    for (at, digit) in plain.chars().enumerate() {
-        if at > 0 && (plain.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use crate::compare::group;
 use crate::digits::digits;
 use crate::lines::{Line, median, newest, read};
-use crate::table::group;
 
 /// A table of the page, and the raw lines that it is made of.
 struct Table {

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use crate::compare::{Group, PEERS, best, group, marked, ratio};
 use crate::digits::{digits, thousands};
-use crate::lines::{Line, Machine, median, newest};
-use crate::rows::{ROWS, Row};
+use crate::lines::{Line, Machine, median};
+use crate::rows::ROWS;
+use crate::wins::wins;
 
 /// Stores, in the order of the columns.
 const COLUMNS: [&str; 12] = [
@@ -22,23 +24,6 @@ const COLUMNS: [&str; 12] = [
     "redb",
     "lmdb",
 ];
-/// The stores that criba is compared with first. Only they have more than one setting.
-const PEERS: [&str; 2] = ["rocksdb", "fjall"];
-
-/// All repetitions of each measurement, by workload, store and setting.
-type Group<'l> = BTreeMap<(&'l str, &'l str, &'l str), Vec<&'l Line>>;
-
-/// The measurements of one number and kind of keys.
-pub(crate) fn group<'l>(lines: &'l [Line], n: u64, keys: &str) -> Group<'l> {
-    let mut group = Group::new();
-    for line in lines {
-        let job = &line.job;
-        if (job.n, job.keys.as_str()) == (n, keys) {
-            group.entry((&job.workload, &job.store, &job.setting)).or_default().push(line);
-        }
-    }
-    group.into_iter().map(|(job, lines)| (job, newest(lines))).collect()
-}
 
 /// All results, for each number and kind of keys.
 ///
@@ -59,6 +44,11 @@ pub fn markdown(lines: &[Line]) -> String {
             .expect("a string");
     }
     let sets: BTreeSet<_> = lines.iter().map(|line| (line.job.keys.as_str(), line.job.n)).collect();
+    let numbers = sets.iter().filter(|(keys, n)| *keys == "names" && *n >= 1_000_000);
+    let numbers: Vec<u64> = numbers.map(|(_, n)| *n).collect();
+    if !numbers.is_empty() {
+        write!(text, "\n## Wins and losses\n{}", wins(lines, &numbers)).expect("a string");
+    }
     for (keys, n) in sets {
         let group = group(lines, n, keys);
         write!(text, "\n## {} keys: {keys}\n\n", thousands(n)).expect("a string");
@@ -67,18 +57,6 @@ pub fn markdown(lines: &[Line]) -> String {
         text += &settings(&group);
     }
     text
-}
-
-/// The median of a store in the better of its settings, and that setting.
-fn best<'l>(group: &Group<'l>, row: &Row, store: &str) -> Option<(f64, &'l str)> {
-    let of_store = group.iter().filter(|((workload, name, _), lines)| {
-        *workload == row.workload
-            && *name == store
-            && !(PEERS.contains(name) && has_larger_filters(group, row, lines))
-    });
-    let medians = of_store
-        .filter_map(|((.., setting), lines)| Some((median(lines, row.figure)?[0], *setting)));
-    medians.reduce(|a, b| if row.better.is_better(b.0, a.0) { b } else { a })
 }
 
 fn summary(group: &Group<'_>) -> String {
@@ -106,37 +84,6 @@ fn summary(group: &Group<'_>) -> String {
     text + "\nMedians. \\*: set as its documentation recommends (best); otherwise set like the others (alike). \
         Ratio: how many times better criba is than the better of RocksDB and fjall; in disk reads, \
         of those two what has no more filter bytes than it, by 2 % at most.\n"
-}
-
-/// A median; with a star if the store is set as its documentation recommends.
-fn marked((value, setting): (f64, &str)) -> String {
-    digits(value) + if setting == "best" { "\\*" } else { "" }
-}
-
-/// Whether disk reads are counted of a store that has over 2 % more filter bytes than criba, which explains fewer.
-fn has_larger_filters(group: &Group<'_>, row: &Row, lines: &[&Line]) -> bool {
-    let bytes = |lines: &[&Line]| lines.last()?.findings.filter_bytes;
-    let ours = group.get(&(row.workload, "criba", "alike"));
-    match (ours.and_then(|lines| bytes(lines)), bytes(lines)) {
-        (Some(ours), Some(theirs)) => row.figure == "reads" && theirs as f64 > ours as f64 * 1.02,
-        _ => false,
-    }
-}
-
-/// The better of the peers, with its setting.
-fn better_peer<'l>(
-    group: &Group<'l>,
-    row: &Row,
-    peers: &[&'static str],
-) -> Option<(&'static str, (f64, &'l str))> {
-    let found = peers.iter().filter_map(|peer| Some((*peer, best(group, row, peer)?)));
-    found.reduce(|a, b| if row.better.is_better(b.1.0, a.1.0) { b } else { a })
-}
-
-/// How many times better a store is than the better of the peers.
-fn ratio(group: &Group<'_>, row: &Row, store: &str) -> Option<f64> {
-    let (_, (peer, _)) = better_peer(group, row, &PEERS)?;
-    Some(row.better.ratio(best(group, row, store)?.0, peer))
 }
 
 /// Each workload with all figures, settings and omissions.
