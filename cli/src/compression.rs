@@ -9,14 +9,14 @@ use crate::text::{bytes_of, percent, ratio, thousands};
 const BLOCK_BYTES: [usize; 3] = [4096, 8192, 16_384];
 
 /// The share of its data blocks that a store would keep with LZ4, for some sizes of blocks.
-/// `None` if a sample is damaged: the advice about filters needs no data block.
+/// `None` if a sample cannot be read: the advice about filters needs no data block.
 pub(crate) fn estimates(db: &ReadOnlyDb) -> [(usize, Option<f64>); 3] {
     BLOCK_BYTES.map(|bytes| (bytes, db.estimate_compression(bytes).ok().flatten()))
 }
 
 pub(crate) fn estimates_as_text(estimates: &[(usize, Option<f64>); 3]) -> String {
     let [(_, Some(small)), (_, Some(middle)), (_, Some(large))] = *estimates else {
-        return "unknown: a data block is damaged, see criba verify".to_owned();
+        return "unknown: a data block cannot be read, see criba verify".to_owned();
     };
     let [small, middle, large] = [small, middle, large].map(|share| percent(Some(share)));
     format!("keeps {small} of the data; in blocks of 8 KiB {middle}, of 16 KiB {large}")

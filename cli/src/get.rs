@@ -10,7 +10,7 @@ use serde_json::Map;
 
 use crate::escaping::unescaped;
 use crate::failure::{Failure, Result};
-use crate::lines::{Input, check_lengths};
+use crate::lines::{Input, Lines, check_lengths};
 use crate::store::ClockArgs;
 use crate::text::escaped;
 use crate::{Answer, json, print_error, store, text};
@@ -83,25 +83,33 @@ fn of_standard_input(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let mut keys = Vec::new();
     loop {
         keys.clear();
-        // A program may wait for these answers before it writes the next key.
-        while keys.len() < TOGETHER && (keys.is_empty() || lines.has_next_whole()) {
-            let Some(line) = lines.next()? else { break };
-            let text = line.bytes.strip_suffix(b"\r").unwrap_or(line.bytes);
-            let key = unescaped(text).map_err(|misspelt| {
-                let expected = format!("text on line {}", line.number);
-                Failure::unfit(input.path(), expected, misspelt.to_string())
-            })?;
-            check_lengths(input.path(), line.number, &key, b"")?;
-            keys.push(key.into_owned());
-        }
-        if keys.is_empty() {
-            return Ok(answer);
-        }
+        let read = read_keys(&mut lines, &mut keys);
+        // The keys before a wrong line have their answers, wherever a batch ends.
         if look_up(&db, &keys, args, false, out)? == Answer::No {
             answer = Answer::No;
         }
         out.flush()?;
+        read?;
+        if keys.is_empty() {
+            return Ok(answer);
+        }
     }
+}
+
+/// Reads keys as far as they have arrived, at least one: a program may wait for their answers before it writes the next.
+fn read_keys(lines: &mut Lines<'_>, keys: &mut Vec<Vec<u8>>) -> Result<()> {
+    let path = lines.path();
+    while keys.len() < TOGETHER && (keys.is_empty() || lines.has_next_whole()) {
+        let Some(line) = lines.next()? else { break };
+        let text = line.bytes.strip_suffix(b"\r").unwrap_or(line.bytes);
+        let key = unescaped(text).map_err(|misspelt| {
+            let expected = format!("text on line {}", line.number);
+            Failure::unfit(path, expected, misspelt.to_string())
+        })?;
+        check_lengths(path, line.number, &key, b"")?;
+        keys.push(key.into_owned());
+    }
+    Ok(())
 }
 
 /// Prints what `--missing` says of each key. If the key is alone, it is not printed with its value.

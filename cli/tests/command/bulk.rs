@@ -86,7 +86,9 @@ fn lines_of_keys_are_text() {
     let get = |input: &[u8]| with_input(["get", &store, "-"], input);
     assert_eq!(get(b"a\\t\\\\\r\nkey7\r\n").well(), "a\\t\\\\\t\\n\nkey7\tvalue 7\n");
     assert_eq!(get(b"").well(), "");
-    let told = get(b"key1\nkey2\tvalue 2\n").error(3);
+    let wrong = get(b"key1\nkey2\tvalue 2\nkey3\n");
+    assert_eq!(wrong.out, "key1\tvalue 1\n", "the keys before have their answers");
+    let told = wrong.error(3);
     assert_eq!(told, "criba: standard input: expected text on line 2, found U+0009; write \\t\n");
     let told = get(&b"k".repeat(65_536)).error(3);
     assert!(told.contains("a key of at most 65535 bytes on line 1"), "{told}");

@@ -131,7 +131,7 @@ fn tune_says_that_a_block_is_damaged() {
     }
     fs::write(&path, bytes).expect("a table");
     let shown = run(&format!("tune {store}")).well();
-    assert!(shown.contains("lz4      unknown: a data block is damaged"), "{shown}");
+    assert!(shown.contains("lz4      unknown: a data block cannot be read"), "{shown}");
 }
 
 /// Every count holds: reads of the disk, of the file layer and of the kernel are of stored bytes.
