@@ -296,7 +296,10 @@ impl Options {
         self
     }
 
-    /// The number of L0 tables at which a compaction is due. Default: 4.
+    /// The number of L0 tables at which a compaction is due. While L0 has fewer bytes than the level below, it may
+    /// have twice as many tables, but no more than midway to
+    /// [`l0_slowdown_trigger`](Self::l0_slowdown_trigger): so a compaction rewrites fewer bytes for each byte that it
+    /// brings down. Default: 4.
     pub fn l0_compaction_trigger(mut self, tables: usize) -> Self {
         self.l0_compaction_trigger = tables;
         self
@@ -453,10 +456,17 @@ impl Options {
         (self.memtable_bytes as u64 / 4).min(256 << 10)
     }
 
+    /// The L0 tables at which a compaction is due that rewrites more than it brings down. Writers do not wait for it.
+    fn l0_patience(&self) -> usize {
+        let midway = self.l0_compaction_trigger.midpoint(self.l0_slowdown_trigger);
+        (2 * self.l0_compaction_trigger).min(midway)
+    }
+
     /// `over`: what expires up to this time may go, unless a snapshot needs it.
     pub(crate) fn pick_settings(&self, snapshots: Vec<Moment>, over: Millis) -> PickSettings {
         PickSettings {
             l0_tables: self.l0_compaction_trigger,
+            l0_patience: self.l0_patience(),
             l0_crowded: self.l0_stop_trigger.saturating_sub(self.l0_compaction_trigger),
             level_base_bytes: self.level_base_bytes,
             table_bytes: self.table_bytes,

@@ -29,6 +29,8 @@ const IDLE_RATIO: u64 = 2 * LEVEL_RATIO;
 pub(crate) struct PickSettings {
     /// With this many tables, L0 is due for a compaction.
     pub(crate) l0_tables: usize,
+    /// With this many, it is due also if it has fewer bytes than the level below.
+    pub(crate) l0_patience: usize,
     /// With this many tables on L0, writers are about to wait.
     pub(crate) l0_crowded: usize,
     /// The least target: a level with a lower one is not used.
@@ -118,7 +120,11 @@ pub(crate) fn pick(version: &Version, settings: &PickSettings, busy: &Busy) -> O
     }
     let targets = targets(version.level_bytes(LAST), settings);
     let mut due: Vec<(f64, usize)> = Vec::new();
-    let l0_pressure = version.sound_l0() as f64 / settings.l0_tables as f64;
+    let below_l0 = level_below_l0(version, &targets);
+    // A merge that rewrites more bytes than it brings down waits for more tables.
+    let rewrites_most = version.level_bytes(0) < version.level_bytes(below_l0);
+    let l0_limit = if rewrites_most { settings.l0_patience } else { settings.l0_tables };
+    let l0_pressure = version.sound_l0() as f64 / l0_limit as f64;
     if l0_pressure >= 1.0 {
         due.push((l0_pressure, 0));
     }
@@ -130,7 +136,6 @@ pub(crate) fn pick(version: &Version, settings: &PickSettings, busy: &Busy) -> O
         }
     }
     due.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let below_l0 = level_below_l0(version, &targets);
     let regular = due.into_iter().find_map(|(_, level)| match level {
         0 => pick_l0(version, below_l0, settings.small(), busy)
             .or_else(|| pick_within_l0(version, settings, busy)),
@@ -511,6 +516,7 @@ mod tests {
     fn levels_are_used_from_the_bottom_up() {
         let settings = PickSettings {
             l0_tables: 4,
+            l0_patience: 8,
             l0_crowded: 20,
             level_base_bytes: 100,
             table_bytes: 10,

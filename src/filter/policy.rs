@@ -113,8 +113,9 @@ impl FilterPolicy {
         Self { amount, ..self }
     }
 
-    /// Sets the bytes of all filters together, headers included; 0 for no filters. A store that changes keeps to
-    /// them within a tenth; with prefixes it may take fewer, until they are rebuilt.
+    /// Sets the bytes of all filters together, headers included; 0 for no filters. A settled store keeps to them within
+    /// a tenth. Until the next compaction of L0, filters of L0 tables can add as many bytes again: nothing rebuilds
+    /// the filters below for them. With prefixes the filters may take fewer bytes, until they are rebuilt.
     #[must_use]
     pub fn with_total_bytes(self, bytes: u64) -> Self {
         let amount = if bytes == 0 { Amount::None } else { Amount::TotalBytes(bytes) };

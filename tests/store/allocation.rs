@@ -284,6 +284,33 @@ fn bytes_in_all_are_kept_to() {
     }
 }
 
+/// Filters of L0 tables get their part of the total while the filters below still have all of it.
+#[test]
+fn a_growing_store_takes_at_most_twice_its_bytes_in_all() {
+    let total = 30_000;
+    for policy in [FilterPolicy::default(), FilterPolicy::ribbon()] {
+        let dir = common::tempdir();
+        let db = options(policy.with_total_bytes(total)).open(dir.path()).unwrap();
+        let (mut tables, mut parts) = (0, Vec::new());
+        for key in random_keys(1, 60_000) {
+            db.put(self::key(key), "value").unwrap();
+            let now = db.tables();
+            if now.len() != tables {
+                tables = now.len();
+                let bytes: usize = now.iter().map(|table| table.filter.bytes()).sum();
+                parts.push(bytes as f64 / total as f64);
+            }
+        }
+        let mean = parts.iter().sum::<f64>() / parts.len() as f64;
+        let greatest = parts.iter().copied().fold(0.0, f64::max);
+        println!(
+            "{policy}: {greatest:.2} of the bytes, {mean:.2} on average, {} times",
+            parts.len()
+        );
+        assert!(parts.len() > 100 && greatest > 1.1 && greatest < 2.0 && mean < 1.2);
+    }
+}
+
 /// Among many tables, flushes and compactions use the plan of a slightly older version; the store still
 /// keeps to its bytes while it grows.
 #[test]

@@ -234,6 +234,37 @@ fn a_settled_store_takes_little_more_than_its_data() {
     }
 }
 
+/// A merge of L0 into a larger level rewrites mostly what was below: it waits for more tables, but for none at which
+/// writes are slowed down.
+#[test]
+fn l0_waits_for_more_tables_while_it_is_smaller_than_the_level_below() {
+    // Of a slowdown trigger: the most tables on a small store's L0, and on a larger one's; all tables written.
+    let run = |slowdown: usize| {
+        let mut rng = ChaCha8Rng::seed_from_u64(15);
+        let dir = common::tempdir();
+        let options = options().level_base_bytes(1 << 20).l0_slowdown_trigger(slowdown);
+        let db = options.open(dir.path()).unwrap();
+        let mut most = [0, 0];
+        for write in 0..8_000 {
+            load(&db, &mut rng, 100_000, 1);
+            let tables = db.tables();
+            let of = |level| tables.iter().filter(move |table| table.level == level);
+            let bytes = |level| of(level).map(|table| table.file_bytes).sum::<u64>();
+            let larger = bytes(LEVELS - 1) > bytes(0);
+            let most = &mut most[usize::from(larger)];
+            *most = of(0).count().max(*most);
+            assert!(write < 4000 || larger);
+        }
+        (most, db.stats().activity.tables_written)
+    };
+    let (patient, fewer) = run(12);
+    let (between, some) = run(9);
+    let (equal, more) = run(4);
+    println!("{fewer}, {some}, {more} tables written");
+    assert_eq!([patient, between, equal], [[3, 7], [3, 5], [3, 3]]);
+    assert!(fewer * 10 < more * 8 && fewer < some && some < more);
+}
+
 /// The result of a merge within L0: one table, larger than the target of the empty level below.
 #[test]
 fn a_large_table_on_l0_goes_down_in_a_quiet_store() {
