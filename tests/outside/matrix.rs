@@ -21,7 +21,7 @@ use crate::other::Other;
 use crate::script::{self, Contents, Expected, Failure, Script, Step, apply, base, make, options};
 use crate::tree::{Tree, difference, tree};
 
-/// `OUTSIDE_EVERY=1 cargo test --test outside` tries every moment, not each eleventh.
+/// `OUTSIDE_EVERY=1 cargo test --test outside` tries every moment, not each ninth.
 const EVERY: &str = "OUTSIDE_EVERY";
 const CHILD: &str = "CRIBA_TEST_OUTSIDE_EVENT";
 const SEED: u64 = 13;
@@ -55,7 +55,7 @@ pub(crate) fn holds(event: Event) {
 fn all_moments_of_an_event() {
     let event = std::env::var(CHILD).expect("run by the tests of the events");
     let event = Event::named(&event).expect("an event");
-    let usual = if common::is_full() { 11 } else { 19 };
+    let usual = if common::is_full() { 9 } else { 15 };
     let every = std::env::var(EVERY).map_or(usual, |every| every.parse().expect("a number"));
     let parent = common::tempdir();
     let templates = templates(parent.path());
