@@ -12,8 +12,6 @@ fn main() {
     for name in [
         "fjall",
         "lsm-tree",
-        "rocksdb",
-        "librocksdb-sys",
         "lsm-db",
         "coordinode-lsm-tree",
         "redb",
@@ -23,7 +21,10 @@ fn main() {
         println!("cargo::rustc-env=VERSION_{}={version}", name.replace('-', "_").to_uppercase());
     }
     let flags = env::var("CXXFLAGS").unwrap_or_default();
-    println!("cargo::rustc-env=BUILT_WITH_CXXFLAGS={flags}");
+    let library = version(&lock, "librocksdb-sys").unwrap_or("unknown");
+    let library = library.split_once('+').map_or(library, |(_, version)| version);
+    let of_crate = version(&lock, "rocksdb").unwrap_or("unknown");
+    println!("cargo::rustc-env=VERSION_ROCKSDB_AS_BUILT={library} (crate rocksdb {of_crate}, CXXFLAGS {flags:?})");
 
     if links("leveldb") {
         println!("cargo::rustc-link-lib=leveldb");

@@ -6,8 +6,12 @@ mod digits;
 mod lines;
 pub mod page;
 mod rows;
+mod sentences;
+mod sizes;
 mod table;
 mod wins;
 
 pub use lines::{Line, read};
+pub use sentences::sentences;
+pub use sizes::plot;
 pub use table::markdown;

@@ -1,49 +1,168 @@
-//! The tables of `docs/performance.md`.
+//! The tables of the documents.
 
 use std::fmt::Write;
+use std::fs;
 use std::path::Path;
 
-use crate::compare::group;
+use crate::compare::{PEERS, best, group, marked};
 use crate::digits::digits;
 use crate::lines::{Line, median, newest, read};
+use crate::rows::ROWS;
+use crate::wins::wins;
 
-/// A table of the page, and the raw lines that it is made of.
-struct Table {
-    title: &'static str,
-    files: &'static [&'static str],
+/// The documents' figures are of one day. Raw lines of other days are kept where `docs/decisions.md` cites them.
+const DAY: &str = "2026-11-29";
+
+/// A table of a document, in its section of this title.
+pub struct Table {
+    /// The path of the document in the repository.
+    pub document: &'static str,
+    /// The heading, without `## `.
+    pub title: &'static str,
     print: fn(&[Line]) -> String,
 }
 
-const TABLES: &[Table] = &[
-    Table { title: "Transfers", files: &["2026-11-28-transfers.jsonl"], print: transfers },
-    Table {
-        title: "Ingest",
-        files: &["2026-11-29-ingest.jsonl", "2026-11-28-ingest.jsonl"],
-        print: ingest,
-    },
-    Table { title: "Compressed blocks", files: &["2026-11-29-lz4.jsonl"], print: compression },
+const PAGE: &str = "docs/performance.md";
+
+/// All tables, in the order of the documents.
+pub const TABLES: &[Table] = &[
+    Table { document: PAGE, title: "Wins and losses", print: wins_and_losses },
+    Table { document: PAGE, title: "Insertions", print: insertions },
+    Table { document: PAGE, title: "Transfers", print: transfers },
+    Table { document: PAGE, title: "Ingest", print: ingest },
+    Table { document: PAGE, title: "Compressed blocks", print: compression },
+    Table { document: PAGE, title: "Paths as keys", print: paths },
+    Table { document: "docs/beyond.md", title: "Cost over size", print: sizes },
 ];
 
-/// Title and Markdown of each table of the page, from the directory of the raw lines.
+impl Table {
+    /// The table in Markdown.
+    #[must_use]
+    pub fn markdown(&self, lines: &[Line]) -> String {
+        (self.print)(lines)
+    }
+}
+
+/// The raw lines of the day, from their directory.
 ///
 /// # Errors
-/// As [`read`].
-pub fn tables(results: &Path) -> Result<Vec<(&'static str, String)>, String> {
-    let mut all = Vec::new();
-    for Table { title, files, print } in TABLES {
-        let mut lines = Vec::new();
-        for file in *files {
-            lines.append(&mut read(&results.join(file))?);
+/// As [`read`]; or the directory cannot be read.
+pub fn lines_of_the_day(results: &Path) -> Result<Vec<Line>, String> {
+    let failed = |error| format!("{}: {error}", results.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(results).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_name().to_string_lossy().starts_with(DAY) {
+            files.push(entry.path());
         }
-        all.push((*title, print(&lines)));
     }
-    Ok(all)
+    files.sort();
+    let mut lines = Vec::new();
+    for file in files {
+        lines.append(&mut read(&file)?);
+    }
+    Ok(lines)
 }
 
 const MILLION: u64 = 1_000_000;
 
 fn header(columns: &[&str]) -> String {
     format!("|{}|\n|---|{}\n", columns.join("|"), "--:|".repeat(columns.len() - 1))
+}
+
+fn wins_and_losses(lines: &[Line]) -> String {
+    wins(lines, &[MILLION, 10 * MILLION])
+}
+
+/// Checks of keys a second, one by one and in batches.
+fn insertions(lines: &[Line]) -> String {
+    const COLUMNS: [(&str, &str, &str); 4] = [
+        ("criba", "", "criba"),
+        ("fjall", "single-writer", "fjall, single writer"),
+        ("fjall", "optimistic", "fjall, optimistic"),
+        ("redb", "", "redb"),
+    ];
+    let mut columns = vec!["checks of one call"];
+    columns.extend(COLUMNS.map(|(.., words)| words));
+    let mut text = header(&columns);
+    let group = group(lines, 2_000_000, "names");
+    for batch in ["1", "64"] {
+        write!(text, "|{batch}|").expect("a string");
+        let workload = format!("insertions-{batch}-buffered");
+        let of = |(store, setting, _): (&str, &str, &str)| {
+            let lines = group.get(&(workload.as_str(), store, setting))?;
+            Some(median(lines, "checks_per_s")?[0])
+        };
+        let ours = of(COLUMNS[0]);
+        for (number, column) in COLUMNS.into_iter().enumerate() {
+            let rate = of(column);
+            let times = ours.zip(rate).filter(|_| number > 0);
+            let times = times.map(|(ours, theirs)| format!(" ({:.2})", ours / theirs));
+            let rate = rate.map_or("–".to_owned(), digits);
+            write!(text, "{rate}{}|", times.unwrap_or_default()).expect("a string");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The main rows, with paths as keys.
+fn paths(lines: &[Line]) -> String {
+    const STORES: [&str; 4] = ["criba", "criba-ribbon", PEERS[0], PEERS[1]];
+    let group = group(lines, MILLION, "paths");
+    let mut text = header(&["", "criba", "ribbon", "rocksdb", "fjall"]);
+    for row in ROWS {
+        let cells = STORES.map(|store| best(&group, row, store));
+        if row.figure.contains("p99") || cells.iter().any(Option::is_none) {
+            continue;
+        }
+        let cells = cells.map(|cell| cell.map(marked).unwrap_or_default()).join("|");
+        writeln!(text, "|{} {}|{cells}|", row.workload.to_uppercase(), row.words).expect("a string");
+    }
+    text
+}
+
+/// The numbers of keys of [`sizes`].
+pub(crate) const SIZES: [u64; 3] = [MILLION, 10 * MILLION, 100 * MILLION];
+
+/// The median of a figure of W13.
+pub(crate) fn at_size(lines: &[Line], n: u64, store: &str, figure: &str) -> Option<f64> {
+    let group = group(lines, n, "names");
+    let value = median(group.get(&("w13", store, "alike"))?, figure)?[0];
+    Some(if figure == "open_mib" { value * f64::from(1 << 20) / n as f64 } else { value })
+}
+
+/// A store that grows: each cell has Bloom filters and ribbons.
+fn sizes(lines: &[Line]) -> String {
+    const ROWS: [(&str, &str); 12] = [
+        ("absent_ns", "absent key, ns"),
+        ("absent_reads", "absent key, disk reads"),
+        ("present_ns", "present key, ns"),
+        ("present_reads", "present key, disk reads"),
+        ("open_ms", "opening, ms"),
+        ("open_mib", "memory after opening, bytes a key"),
+        ("ingest_ns", "ingest, ns a key"),
+        ("ingest_peak_mib", "ingest, peak memory, MiB"),
+        ("puts_per_s", "a million puts, puts/s"),
+        ("longest_put_ms", "the longest of them, ms"),
+        ("puts_settled_s", "until merged, s"),
+        ("puts_peak_mib", "their peak memory, MiB"),
+    ];
+    let mut columns = vec!["Bloom, ribbon".to_owned()];
+    columns.extend(SIZES.map(|n| format!("{}M keys", n / MILLION)));
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let mut text = header(&columns);
+    for (figure, words) in ROWS {
+        write!(text, "|{words}|").expect("a string");
+        for n in SIZES {
+            let cells = ["criba", "criba-ribbon"].map(|store| {
+                at_size(lines, n, store, figure).map_or("–".to_owned(), digits)
+            });
+            write!(text, "{}|", cells.join(", ")).expect("a string");
+        }
+        text.push('\n');
+    }
+    text
 }
 
 /// Transfers a second between accounts.

@@ -6,6 +6,7 @@
 
 mod job;
 mod keys;
+mod lines;
 mod loaded;
 mod machine;
 mod measure;
@@ -17,10 +18,11 @@ mod settings;
 mod stores;
 mod workloads;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use criba_figures::page::{TABLES, lines_of_the_day};
 
 use job::Workload;
 use keys::KeyKind;
@@ -42,7 +44,7 @@ struct Command {
 
 #[derive(Debug, Subcommand)]
 enum Other {
-    /// Prints the tables of docs/performance.md
+    /// Prints the tables and sentences of the documents, and draws their plot
     Table {
         /// Prints all results of these files instead
         files: Vec<PathBuf>,
@@ -115,12 +117,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints the tables and sentences of the documents, and draws the plot; or prints all results of some files.
 fn print_tables(files: &[PathBuf]) -> Result<()> {
     if files.is_empty() {
-        let results = concat!(env!("CARGO_MANIFEST_DIR"), "/results");
-        for (title, table) in criba_figures::page::tables(results.as_ref())? {
-            println!("## {title}\n{table}");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let lines = lines_of_the_day(&root.join("results"))?;
+        for table in TABLES {
+            println!("## {}, in {}\n{}", table.title, table.document, table.markdown(&lines));
         }
+        for (document, sentence) in criba_figures::sentences(&lines)? {
+            println!("{document}: {sentence}");
+        }
+        let (name, picture) = criba_figures::plot(&lines)?;
+        std::fs::write(root.join("../../docs/figures").join(name), picture)?;
         return Ok(());
     }
     let mut lines = Vec::new();

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crate::job::{Job, Workload};
 use crate::keys::{KeyKind, Keys};
 use crate::loaded::Place;
-use crate::machine::{Machine, load};
+use crate::machine::Machine;
 use crate::results::{Findings, Line, Order, Results, Task};
 use crate::settings::Setting;
 use crate::stores::{Name, Store, Visitor};
@@ -60,8 +60,7 @@ pub fn run(run: &Run) -> Result<()> {
     }
     let dir = run.dir.clone().unwrap_or_else(default_dir);
     std::fs::create_dir_all(&dir)?;
-    let machine = Machine::this();
-    println!("{machine}");
+    println!("{}", Machine::this());
     let mut results = Results::open(&run.out)?;
     let jobs = jobs(run);
     let mut errors = 0;
@@ -81,14 +80,7 @@ pub fn run(run: &Run) -> Result<()> {
             if prepared.error.is_some() { prepared } else { spawn(&order(Task::Measure), limit) };
         errors += u32::from(findings.error.is_some());
         print_progress(at + 1, jobs.len(), job, &findings);
-        let at = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-        results.append(&Line {
-            job: job.clone(),
-            findings,
-            machine: machine.clone(),
-            at,
-            load: load(),
-        })?;
+        results.append(&Line::now(job.clone(), findings)?)?;
     }
     if errors > 0 {
         return Err(format!("{errors} of {} measurements went wrong", jobs.len()).into());

@@ -1,15 +1,13 @@
-//! The results of jobs: lines of JSON, appended at once, so that an interrupted run can continue.
+//! The results of jobs.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::job::Job;
-use crate::machine::Machine;
+use crate::lines::{self, read};
 use crate::settings::Told;
 
 /// The input of a child process: the job, and settings that do not affect the measurement.
@@ -61,16 +59,7 @@ impl Findings {
 }
 
 /// A line of a file of results.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Line {
-    pub job: Job,
-    pub findings: Findings,
-    pub machine: Machine,
-    /// Seconds since 1970.
-    pub at: u64,
-    /// The load average of the last minute, this program included.
-    pub load: f64,
-}
+pub type Line = lines::Line<Job, Findings>;
 
 /// A file of results.
 #[derive(Debug)]
@@ -91,40 +80,21 @@ impl Results {
         self.done.contains(&job.id())
     }
 
-    /// Appends a line, at once and whole.
     pub fn append(&mut self, line: &Line) -> Result<()> {
-        if let Some(dir) = self.path.parent() {
-            fs::create_dir_all(dir)?;
-        }
-        let mut text = serde_json::to_string(line)?;
-        text.push('\n');
-        let mut file = OpenOptions::new().create(true).append(true).open(&self.path)?;
-        file.write_all(text.as_bytes())?;
+        line.append(&self.path)?;
         self.done.insert(line.job.id());
         Ok(())
     }
 }
 
-/// All lines of a file. The last one may be incomplete.
-pub fn read(path: &Path) -> Result<Vec<Line>> {
-    let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let lines: Vec<String> = BufReader::new(file).lines().collect::<std::io::Result<_>>()?;
-    let mut all = Vec::new();
-    for (at, text) in lines.iter().enumerate() {
-        match serde_json::from_str(text) {
-            Ok(line) => all.push(line),
-            Err(_) if at + 1 == lines.len() => {}
-            Err(error) => return Err(format!("{}:{}: {error}", path.display(), at + 1).into()),
-        }
-    }
-    Ok(all)
-}
-
 #[cfg(test)]
 pub mod tests {
+    use std::fs;
+
     use super::*;
     use crate::job::Workload;
     use crate::keys::KeyKind;
+    use crate::machine::Machine;
     use crate::settings::Setting;
     use crate::stores::Name;
 
@@ -189,7 +159,7 @@ pub mod tests {
             change(&mut other);
             assert!(!results.has(&other), "{other:?}");
         }
-        assert_eq!(read(&path).unwrap(), [done, failed]);
+        assert_eq!(read::<Job, Findings>(&path).unwrap(), [done, failed]);
     }
 
     #[test]
@@ -199,8 +169,8 @@ pub mod tests {
         let whole =
             serde_json::to_string(&line(Name::Fjall, Setting::Alike, Workload::W1, &[])).unwrap();
         fs::write(&path, format!("{whole}\n{}", &whole[..40])).unwrap();
-        assert_eq!(read(&path).unwrap().len(), 1);
+        assert_eq!(read::<Job, Findings>(&path).unwrap().len(), 1);
         fs::write(&path, format!("{}\n{whole}\n", &whole[..40])).unwrap();
-        assert!(read(&path).unwrap_err().to_string().contains("some.jsonl:1: "));
+        assert!(read::<Job, Findings>(&path).unwrap_err().to_string().contains("some.jsonl:1: "));
     }
 }

@@ -11,10 +11,10 @@
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
 use std::hint::black_box;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,8 +31,12 @@ use flate2::read::GzDecoder;
 use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
 
+#[path = "../lines.rs"]
+mod lines;
 #[path = "../machine.rs"]
 mod machine;
+
+use lines::{Line, read};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Error>;
@@ -88,10 +92,7 @@ impl Name {
     fn version(self) -> String {
         match self {
             Self::Criba => machine::criba_version(),
-            Self::RocksDb => {
-                let flags = env!("BUILT_WITH_CXXFLAGS");
-                format!("{} (CXXFLAGS {flags:?})", env!("VERSION_LIBROCKSDB_SYS"))
-            }
+            Self::RocksDb => env!("VERSION_ROCKSDB_AS_BUILT").to_owned(),
             Self::Fjall => env!("VERSION_FJALL").to_owned(),
         }
     }
@@ -127,18 +128,6 @@ impl Job {
 #[derive(Debug, Serialize, Deserialize)]
 struct Findings {
     figures: BTreeMap<String, f64>,
-}
-
-/// A line of results.
-#[derive(Debug, Serialize, Deserialize)]
-struct Line {
-    job: Job,
-    findings: Findings,
-    machine: machine::Machine,
-    /// Seconds since 1970.
-    at: u64,
-    /// The load average of the last minute, this program included.
-    load: f64,
 }
 
 /// A permutation of the numbers; the part of SplitMix64 that mixes.
@@ -602,20 +591,9 @@ fn run(arguments: &Arguments) -> Result<()> {
         }
         let figures = serde_json::from_slice(&output.stdout)?;
         println!("{job:?} {figures:?}");
-        let at = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
-        let findings = Findings { figures };
-        let (machine, load) = (machine::Machine::this(), machine::load());
-        let line = serde_json::to_string(&Line { job, findings, machine, at, load })?;
-        let mut out = OpenOptions::new().create(true).append(true).open(&arguments.out)?;
-        writeln!(out, "{line}")?;
+        Line::now(job, Findings { figures })?.append(&arguments.out)?;
     }
     Ok(())
-}
-
-fn read(file: &Path) -> Result<Vec<Line>> {
-    let mut text = String::new();
-    File::open(file)?.read_to_string(&mut text)?;
-    text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
 fn main() -> Result<()> {

@@ -1,9 +1,11 @@
 //! The seen-set of a crawler: threads insert keys that may be present, and each key is new for one thread.
 //!
-//! `cargo run --release --no-default-features --bin insertions -- [--checks N] [--rounds N] [--synced]`
-//! runs criba, fjall and redb in turns, and prints the checks per second: medians, and ratios to criba.
+//! `cargo run --release --no-default-features --bin insertions -- [--checks N] [--repetitions N] [--synced]`
+//! runs criba, fjall and redb in turns, and appends lines of JSON. `cargo run --release -- table` prints them as
+//! Markdown.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::scope;
 use std::time::Instant;
@@ -16,6 +18,14 @@ use fjall::{
 };
 use redb::{Database, ReadableTable, TableDefinition};
 use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+#[path = "../lines.rs"]
+mod lines;
+#[path = "../machine.rs"]
+mod machine;
+
+use lines::Line;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -29,13 +39,32 @@ struct Arguments {
     #[arg(long, default_value_t = 2_000_000)]
     checks: usize,
     #[arg(long, default_value_t = 5)]
-    rounds: usize,
+    repetitions: u32,
     /// For fjall and redb one by one, which take long: one of this many checks.
     #[arg(long, default_value_t = 1)]
     fewer: usize,
     /// Every insertion survives a power failure; else, a crash of the process (redb: neither).
     #[arg(long)]
     synced: bool,
+    /// The file of results, which are appended.
+    #[arg(long, default_value = "results/insertions.jsonl")]
+    out: PathBuf,
+}
+
+/// What is measured: checks of so many keys of one call.
+#[derive(Serialize)]
+struct Job {
+    store: &'static str,
+    setting: &'static str,
+    version: String,
+    workload: String,
+    repetition: u32,
+    n: usize,
+}
+
+#[derive(Serialize)]
+struct Findings {
+    figures: BTreeMap<&'static str, f64>,
 }
 
 /// A store that threads insert into. Returns which keys were absent.
@@ -118,18 +147,18 @@ impl SeenSet for Redb {
     }
 }
 
-fn open(name: &str, dir: &Path, synced: bool) -> Result<Box<dyn SeenSet>> {
-    Ok(match name {
-        "criba" => {
+fn open(store: &str, kind: &str, dir: &Path, synced: bool) -> Result<Box<dyn SeenSet>> {
+    Ok(match (store, kind) {
+        ("criba", _) => {
             let durability = if synced { Durability::Synced } else { Durability::Buffered };
             Box::new(Criba(Db::open(dir)?, durability))
         }
-        "fjall" => {
+        ("fjall", "optimistic") => {
             let database = OptimisticTxDatabase::builder(dir).open()?;
             let keyspace = database.keyspace("keys", KeyspaceCreateOptions::default)?;
             Box::new(Fjall(database, keyspace, synced))
         }
-        "fjall, single writer" => {
+        ("fjall", _) => {
             let database = SingleWriterTxDatabase::builder(dir).open()?;
             let keyspace = database.keyspace("keys", KeyspaceCreateOptions::default)?;
             Box::new(FjallSingle(database, keyspace, synced))
@@ -156,16 +185,24 @@ fn key(number: usize) -> [u8; 16] {
     key
 }
 
-/// In the order of the turns: a store, and the keys of one call.
-const TURNS: [(&str, usize); 7] = [
-    ("criba", 1),
-    ("fjall", 1),
-    ("fjall, single writer", 1),
-    ("redb", 1),
-    ("criba", BATCH),
-    ("fjall, single writer", BATCH),
-    ("redb", BATCH),
+/// In the order of the turns: a store, its transactions if it has several kinds, and the keys of one call.
+const TURNS: [(&str, &str, usize); 7] = [
+    ("criba", "", 1),
+    ("fjall", "optimistic", 1),
+    ("fjall", "single-writer", 1),
+    ("redb", "", 1),
+    ("criba", "", BATCH),
+    ("fjall", "single-writer", BATCH),
+    ("redb", "", BATCH),
 ];
+
+fn version(store: &str) -> String {
+    match store {
+        "criba" => machine::criba_version(),
+        "fjall" => env!("VERSION_FJALL").to_owned(),
+        _ => env!("VERSION_REDB").to_owned(),
+    }
+}
 
 /// Checks per second, and processor time per check in microseconds. Every key must have one winner.
 fn run(store: &dyn SeenSet, checks: usize, batch: usize) -> Result<[f64; 2]> {
@@ -218,36 +255,22 @@ fn processor_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-fn median(mut rates: Vec<f64>) -> f64 {
-    rates.sort_by(f64::total_cmp);
-    rates[rates.len() / 2]
-}
-
 fn main() -> Result<()> {
-    let Arguments { checks, rounds, fewer, synced } = Arguments::parse();
-    let mut runs = vec![(Vec::new(), Vec::new()); TURNS.len()];
-    for _ in 0..rounds {
-        for ((name, batch), (rates, times)) in TURNS.iter().zip(&mut runs) {
-            let checks = if *name == "criba" || *batch > 1 { checks } else { checks / fewer };
+    let Arguments { checks, repetitions, fewer, synced, out } = Arguments::parse();
+    let durability = if synced { "synced" } else { "buffered" };
+    for repetition in 1..=repetitions {
+        for (store, kind, batch) in TURNS {
+            let checks = if store == "criba" || batch > 1 { checks } else { checks / fewer };
+            let n = checks - checks % 20;
             let dir = tempfile::tempdir()?;
-            let store = open(name, &dir.path().join("store"), synced)?;
-            let [rate, time] = run(store.as_ref(), checks - checks % 20, *batch)?;
-            println!(
-                "{batch:2} at once, {name:20}: {rate:8.0} per second, {time:5.2} µs, {checks} checks"
-            );
-            rates.push(rate);
-            times.push(time);
+            let opened = open(store, kind, &dir.path().join("store"), synced)?;
+            let [rate, time] = run(opened.as_ref(), n, batch)?;
+            println!("{repetition}: {batch:2} at once, {store} {kind}: {rate:.0} per second, {time:.2} µs");
+            let workload = format!("insertions-{batch}-{durability}");
+            let job = Job { store, setting: kind, version: version(store), workload, repetition, n };
+            let figures = BTreeMap::from([("checks_per_s", rate), ("check_cpu_us", time)]);
+            Line::now(job, Findings { figures })?.append(&out)?;
         }
-    }
-    println!("medians of checks per second and of processor time per check; criba's against each");
-    let medians: Vec<_> =
-        runs.into_iter().map(|(rates, times)| (median(rates), median(times))).collect();
-    for ((name, batch), (rate, time)) in TURNS.iter().zip(&medians) {
-        let of_criba = TURNS.iter().zip(&medians).find(|(turn, _)| **turn == ("criba", *batch));
-        let (times_rate, part) = of_criba.map_or((1.0, 1.0), |(_, (r, t))| (r / rate, t / time));
-        println!(
-            "{batch:2} at once, {name:20}: {rate:8.0} ({times_rate:4.1} times), {time:5.2} µs ({part:4.2})"
-        );
     }
     Ok(())
 }

@@ -7,13 +7,12 @@
 //! process of its own, and the stores take turns.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use openraft::error::{Fatal, RPCError, RaftError, RemoteError, ReplicationClosed, StreamingError};
@@ -30,8 +29,12 @@ use rocksdb_as_criba::{
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+#[path = "../lines.rs"]
+mod lines;
 #[path = "../machine.rs"]
 mod machine;
+
+use lines::Line;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -87,28 +90,13 @@ impl Store {
     fn version(self) -> String {
         match self {
             Self::Criba => machine::criba_version(),
-            Self::RocksDb => {
-                let flags = env!("BUILT_WITH_CXXFLAGS");
-                format!("{} (CXXFLAGS {flags:?})", env!("VERSION_LIBROCKSDB_SYS"))
-            }
+            Self::RocksDb => env!("VERSION_ROCKSDB_AS_BUILT").to_owned(),
         }
     }
 }
 
 /// By name.
 type Figures = BTreeMap<String, f64>;
-
-/// A line of the file of results.
-#[derive(Serialize)]
-struct Line<'a> {
-    job: Job<'a>,
-    findings: Findings<'a>,
-    machine: machine::Machine,
-    /// Seconds since 1970.
-    at: u64,
-    /// The load average of the last minute, this program included.
-    load: f64,
-}
 
 #[derive(Serialize)]
 struct Job<'a> {
@@ -443,14 +431,6 @@ fn measured(store: Store) -> Result<Figures> {
     Ok(serde_json::from_slice(&done.stdout)?)
 }
 
-fn append(line: &Line, path: &Path) -> Result<()> {
-    if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir)?;
-    }
-    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-    Ok(writeln!(file, "{}", serde_json::to_string(line)?)?)
-}
-
 /// The median, and in words the median and the range.
 fn summary(name: &str, runs: &[Figures]) -> (f64, String) {
     let mut values: Vec<_> = runs.iter().map(|figures| figures[name]).collect();
@@ -471,14 +451,8 @@ fn main() -> Result<()> {
             let figures = measured(store)?;
             let Arguments { keys: n, seconds, .. } = arguments;
             let version = store.version();
-            let line = Line {
-                job: Job { store, version, workload: "raft", repetition, n, seconds },
-                findings: Findings { figures: &figures },
-                machine: machine::Machine::this(),
-                at: SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
-                load: machine::load(),
-            };
-            append(&line, &arguments.out)?;
+            let job = Job { store, version, workload: "raft", repetition, n, seconds };
+            Line::now(job, Findings { figures: &figures })?.append(&arguments.out)?;
             println!("{} {repetition}: {}", store.name(), serde_json::to_string(&figures)?);
             runs.push(figures);
         }

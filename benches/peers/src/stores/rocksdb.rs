@@ -33,10 +33,7 @@ impl Store for RocksDb {
     const INGEST: bool = true;
 
     fn version() -> String {
-        let library = env!("VERSION_LIBROCKSDB_SYS");
-        let library = library.split_once('+').map_or(library, |(_, version)| version);
-        let flags = env!("BUILT_WITH_CXXFLAGS");
-        format!("{library} (crate rocksdb {}, CXXFLAGS {flags:?})", env!("VERSION_ROCKSDB"))
+        env!("VERSION_ROCKSDB_AS_BUILT").to_owned()
     }
 
     fn open(dir: &Path, config: &Config, told: &mut Told) -> Result<Self> {
