@@ -2,7 +2,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::filter::FilterPolicy;
 use crate::inspect::FilterInfo;
@@ -65,6 +65,8 @@ pub enum Event {
         table: u64,
         /// The new filter.
         filter: FilterInfo,
+        /// How long it took.
+        duration: Duration,
     },
     /// The keys of a table are now read, to build a new filter.
     #[non_exhaustive]
@@ -105,6 +107,10 @@ pub enum Event {
     FlushEnded {
         /// The ids of the new tables. Empty on an error, or if there was no entry to write.
         tables: Vec<u64>,
+        /// The bytes of these tables.
+        bytes: u64,
+        /// How long it took.
+        duration: Duration,
         /// Why the flush failed. It is tried again.
         error: Option<String>,
     },
@@ -123,6 +129,10 @@ pub enum Event {
         tables: Vec<u64>,
         /// The level of the outputs.
         output_level: usize,
+        /// The bytes of the tables that it wrote; 0 if tables moved.
+        bytes: u64,
+        /// How long it took.
+        duration: Duration,
         /// Why the compaction failed. The inputs stay live.
         error: Option<String>,
     },
@@ -149,7 +159,7 @@ impl fmt::Display for Event {
                     "the clock shows {clock}: the time of the store stands still at {recorded}"
                 )
             }
-            Self::FilterRebuilt { table, filter } => {
+            Self::FilterRebuilt { table, filter, .. } => {
                 write!(f, "table {table}: its filter was replaced: {filter}")
             }
             Self::FilterRebuildStarted { table } => {
@@ -167,16 +177,19 @@ impl fmt::Display for Event {
             }
             Self::FlushStarted {} => f.write_str("flush: began"),
             Self::FlushEnded { error: Some(error), .. } => write!(f, "flush: failed: {error}"),
-            Self::FlushEnded { tables, .. } => write!(f, "flush: ended, tables {tables:?}"),
+            Self::FlushEnded { tables, bytes, duration, .. } => {
+                write!(f, "flush: ended after {duration:.1?}, tables {tables:?}, {bytes} bytes")
+            }
             Self::CompactionStarted { tables, output_level } => {
                 write!(f, "compaction to L{output_level}: began, tables {tables:?}")
             }
             Self::CompactionEnded { output_level, error: Some(error), .. } => {
                 write!(f, "compaction to L{output_level}: failed: {error}")
             }
-            Self::CompactionEnded { tables, output_level, .. } => {
-                write!(f, "compaction to L{output_level}: ended, tables {tables:?}")
-            }
+            Self::CompactionEnded { tables, output_level, bytes, duration, .. } => write!(
+                f,
+                "compaction to L{output_level}: ended after {duration:.1?}, tables {tables:?}, {bytes} bytes"
+            ),
         }
     }
 }

@@ -18,6 +18,7 @@ pub(crate) type Seq = u64;
 /// What an entry does to its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum EntryKind {
     /// A tombstone: the key has no value.
     Delete = 0,

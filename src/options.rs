@@ -51,6 +51,7 @@ pub struct Options {
     pub(crate) max_open_files: usize,
     pub(crate) read_ahead: bool,
     pub(crate) auto_compaction: bool,
+    pub(crate) latencies: bool,
     pub(crate) transaction_bytes: usize,
     pub(crate) background_threads: usize,
     pub(crate) l0_compaction_trigger: usize,
@@ -86,6 +87,7 @@ impl Default for Options {
             max_open_files: default_max_open_files(),
             read_ahead: true,
             auto_compaction: true,
+            latencies: false,
             transaction_bytes: 64 << 20,
             background_threads: 1,
             l0_compaction_trigger: 4,
@@ -279,6 +281,13 @@ impl Options {
     /// [`Db::set_auto_compaction`](crate::Db::set_auto_compaction) changes it. Default: true.
     pub fn auto_compaction(mut self, on: bool) -> Self {
         self.auto_compaction = on;
+        self
+    }
+
+    /// Whether the store counts latencies: see [`Db::latencies`](crate::Db::latencies). It costs two readings of the clock
+    /// for each call, 50 to 100 ns, and 2.5 KiB of memory for each of the first threads. Default: false.
+    pub fn latencies(mut self, on: bool) -> Self {
+        self.latencies = on;
         self
     }
 

@@ -172,6 +172,13 @@ impl fmt::Debug for Value {
     }
 }
 
+#[cfg(feature = "serde")]
+impl serde::Serialize for Value {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -30,10 +30,17 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Print the figures in the text format of OpenMetrics, for example for the node exporter's textfile collector
+    #[arg(long, conflicts_with = "json")]
+    openmetrics: bool,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let db = store::to_read_within(&args.dir, ClockArgs::ACCEPTED, args.filter_memory)?;
+    if args.openmetrics {
+        out.write_all(db.openmetrics().as_bytes())?;
+        return Ok(Answer::Yes);
+    }
     let tables = db.tables();
     // Sorted by level.
     let levels = tables.chunk_by(|a, b| a.level == b.level);

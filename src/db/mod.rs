@@ -4,6 +4,7 @@ mod copy;
 mod info;
 mod ingest;
 mod keys;
+mod metrics;
 mod read_only;
 mod reader;
 mod snapshot;
@@ -18,6 +19,7 @@ use std::time::{Duration, SystemTime};
 pub use self::copy::CheckpointFiles;
 pub use self::info::{FilterMemory, MemoryUse, TableInfo};
 pub use self::keys::Keys;
+use self::metrics::openmetrics;
 pub use self::read_only::ReadOnlyDb;
 pub use self::reader::Reader;
 pub use self::snapshot::Snapshot;
@@ -34,7 +36,7 @@ use crate::expiry::{Expiry, Stored};
 use crate::filter::{FilterPolicy, PrefixExtractor};
 use crate::filter_manager::advise::{Advice, advise};
 use crate::key_range::KeyRange;
-use crate::ledger::{Explanation, Stats};
+use crate::ledger::{Explanation, Latencies, Stats};
 use crate::lookup::{Lookups, Membership, When};
 use crate::options::Options;
 use crate::recovery::open::{self, RecoveryReport};
@@ -135,7 +137,8 @@ impl Db {
         &self,
         read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.inner()?.at_one_moment(None, read)
+        let inner = self.inner()?;
+        inner.timed(|latencies| &latencies.reads, || inner.at_one_moment(None, read))
     }
 
     #[inline]
@@ -143,7 +146,8 @@ impl Db {
         &self,
         read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.inner()?.lookup(read)
+        let inner = self.inner()?;
+        inner.timed(|latencies| &latencies.reads, || inner.lookup(read))
     }
 
     fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Scan> {
@@ -716,6 +720,20 @@ impl Db {
     /// The counts since the store was opened. No I/O.
     pub fn stats(&self) -> Stats {
         if self.is_here() { self.0.inner.env.ledger.stats() } else { Stats::default() }
+    }
+
+    /// The latencies since the store was opened; `None` without [`Options::latencies`]. No I/O.
+    pub fn latencies(&self) -> Option<Latencies> {
+        let counters = self.0.inner.latencies.as_ref().filter(|_| self.is_here())?;
+        Some(counters.latencies())
+    }
+
+    /// The figures of the store in the text format of [OpenMetrics](Stats::openmetrics): its counts, tables, filters,
+    /// memory, and latencies. A server sends it with the content type
+    /// `application/openmetrics-text; version=1.0.0; charset=utf-8`. No I/O.
+    pub fn openmetrics(&self) -> String {
+        let latencies = self.latencies();
+        openmetrics(&self.stats(), &self.tables(), &self.memory(), latencies.as_ref())
     }
 
     /// The live tables, L0 first. No I/O.

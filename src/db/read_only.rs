@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 
 use super::copy::{self, CheckpointFiles};
 use super::info::{self, MemoryUse, TableInfo};
+use super::metrics::openmetrics;
 use super::snapshot::Snapshot;
 use crate::directory::{disk_bytes, not_a_store};
 use crate::engine::scan::Scan;
@@ -176,6 +177,11 @@ impl ReadOnlyDb {
     /// The counts since the opening. No I/O.
     pub fn stats(&self) -> Stats {
         self.loaded().map(|loaded| loaded.env.ledger.stats()).unwrap_or_default()
+    }
+
+    /// As [`Db::openmetrics`](crate::Db::openmetrics), without latencies.
+    pub fn openmetrics(&self) -> String {
+        openmetrics(&self.stats(), &self.tables(), &self.memory(), None)
     }
 
     /// The tables, L0 first. No I/O.

@@ -18,6 +18,7 @@ use crate::expiry::{Expiry, Millis, Moment, Stored, stored};
 use crate::iter::Direction;
 use crate::key::EntryKind;
 use crate::key_range::{KeyBounds, KeyPrefix, KeyRange, borrowed};
+use crate::ledger::Writes;
 use crate::sync::{Mutex, sleep, yield_now};
 use crate::value::Value;
 
@@ -294,7 +295,11 @@ impl Transaction {
         let mut batch = batch_of(&self.changes);
         inner.set_expiries(&mut batch)?;
         let reads = std::mem::take(&mut *self.reads.lock());
-        inner.write_if_unchanged(&batch.into_encoded()?, reads.set, seq, durability)
+        let done = inner.write_if_unchanged(&batch.into_encoded()?, reads.set, seq, durability);
+        if matches!(done, Err(Error::Conflict)) {
+            inner.env.ledger.count_writes(Writes { conflicts: 1, ..Writes::default() });
+        }
+        done
     }
 
     /// The changes as a batch, sorted by key. Its write never conflicts: for a program with one writer.

@@ -13,6 +13,7 @@ use super::inner::DbInner;
 use crate::batch::{Batch, Encoded, encode, entries};
 use crate::error::Result;
 use crate::key::{EntryRef, Seq};
+use crate::ledger::Writes;
 use crate::sync::sync_point;
 use crate::value::Value;
 
@@ -37,6 +38,7 @@ impl DbInner {
             let (ops, count) = encode(&absent.map(|(pair, _)| *pair).collect::<Vec<_>>());
             if count == 0 {
                 self.sync_seen(found.seq, durability)?;
+                self.count_conditions(0, inserted.len());
                 return Ok(inserted);
             }
             let terms = Terms::EachIfAbsent { since: found.since };
@@ -45,6 +47,8 @@ impl DbInner {
                 for inserted in inserted.iter_mut().filter(|inserted| **inserted) {
                     *inserted = written.next().is_some_and(|written| written);
                 }
+                let met = inserted.iter().filter(|inserted| **inserted).count();
+                self.count_conditions(met, inserted.len() - met);
                 return Ok(inserted);
             }
         }
@@ -63,16 +67,29 @@ impl DbInner {
             let failed = pairs.find(|(required, value)| value.as_deref() != required.value_at(0));
             if failed.is_some() || batch.entries == 0 {
                 self.sync_seen(found.seq, durability)?;
+                self.count_conditions(usize::from(failed.is_none()), usize::from(failed.is_some()));
                 return Ok(failed.map(|(required, _)| Value::copied(required.key)));
             }
             let requirements = Arc::clone(&requirements);
             let terms = Terms::AllIf { requirements, since: found.since, until: found.until };
             match self.submit_if(terms, batch.ops.clone(), batch.entries, durability)? {
-                Decision::All => return Ok(None),
-                Decision::Failed(key) => return Ok(Some(key)),
+                Decision::All => {
+                    self.count_conditions(1, 0);
+                    return Ok(None);
+                }
+                Decision::Failed(key) => {
+                    self.count_conditions(0, 1);
+                    return Ok(Some(key));
+                }
                 _ => {}
             }
         }
+    }
+
+    fn count_conditions(&self, met: usize, failed: usize) {
+        let (conditions_met, conditions_failed) = (met as u64, failed as u64);
+        let counts = Writes { conditions_met, conditions_failed, ..Writes::default() };
+        self.env.ledger.count_writes(counts);
     }
 
     /// Submits entries with a condition. Returns the decision.

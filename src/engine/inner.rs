@@ -13,12 +13,12 @@ use crate::error::{Error, Result};
 use crate::event::{Event, in_callback};
 use crate::filter::FilterPolicy;
 use crate::filter_manager::FilterManager;
-use crate::ledger::Activity;
+use crate::ledger::{Activity, LatencyCounters, TimeCounters};
 use crate::memtable::Memtable;
 use crate::names::FileName;
 use crate::options::Options;
 use crate::sstable::{OpenTable, Table, TableEnv, TableFilter, TableSettings};
-use crate::sync::{AtomicBool, Mutex, Ordering, spawn};
+use crate::sync::{AtomicBool, Instant, Mutex, Ordering, spawn};
 use crate::version::{Edit, LiveTable, Manifest, StoreSettings, TableSet};
 use crate::view::{ReadView, Views};
 use crate::wal::LogError;
@@ -41,11 +41,28 @@ pub(crate) struct DbInner {
     /// See [`Options::auto_compaction`].
     pub(crate) auto_compaction: AtomicBool,
     pub(crate) filters: FilterManager,
+    /// See [`Options::latencies`].
+    pub(crate) latencies: Option<LatencyCounters>,
 }
 
 impl DbInner {
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.health.check_writable()
+    }
+
+    /// Runs a call, and counts its time if latencies are counted.
+    #[inline]
+    pub(crate) fn timed<T>(
+        &self,
+        of: fn(&LatencyCounters) -> &TimeCounters,
+        call: impl FnOnce() -> T,
+    ) -> T {
+        let timer = self.latencies.as_ref().map(|latencies| (latencies, Instant::now()));
+        let done = call();
+        if let Some((latencies, start)) = timer {
+            of(latencies).count(start.elapsed());
+        }
+        done
     }
 
     pub(crate) fn poison(&self, cause: Error) -> Error {

@@ -10,10 +10,10 @@ use super::inner::DbInner;
 use crate::batch::{Batch, Encoded, entries, for_each_entry};
 use crate::error::{Error, Result};
 use crate::expiry::is_over;
-use crate::key::Seq;
-use crate::ledger::Activity;
+use crate::key::{EntryKind, Seq};
+use crate::ledger::{Activity, Writes};
 use crate::memtable::{Memtable, MemtableFilter};
-use crate::sync::sleep;
+use crate::sync::{Instant, sleep};
 use crate::view::ReadView;
 use crate::wal::LogWriter;
 
@@ -57,7 +57,7 @@ impl DbInner {
     #[inline]
     pub(super) fn submit(&self, request: Request) -> Result<()> {
         let synced = request.durability == Durability::Synced;
-        self.commits.submit(request, self)?;
+        self.timed(|latencies| &latencies.writes, || self.commits.submit(request, self))?;
         if synced {
             self.report_move();
         }
@@ -87,12 +87,18 @@ impl DbInner {
             self.env.ledger.wal_writes.count(bytes);
         }
         let first = writer.next_seq;
-        let mut seq = first;
+        let (mut seq, mut deletes) = (first, 0);
         for (ops, entries) in writes.iter() {
             // `None` is impossible: `Batch` encoded these bytes.
-            for_each_entry(ops, seq, |entry| view.memtable.insert(entry));
+            for_each_entry(ops, seq, |entry| {
+                deletes += u64::from(entry.kind == EntryKind::Delete);
+                view.memtable.insert(entry);
+            });
             seq += entries;
         }
+        let puts = seq - first - deletes;
+        let groups = u64::from(bytes > 0);
+        self.env.ledger.count_writes(Writes { puts, deletes, groups, ..Writes::default() });
         writer.next_seq = seq;
         if self.env.time.is_used() {
             self.count_expired(&writes);
@@ -132,7 +138,14 @@ impl DbInner {
             writer.log.earlier_logs_are_synced();
             let (sync, newest) = (writer.log.begin_sync(), writer.next_seq - 1);
             drop(writer);
+            let start = Instant::now();
             sync.run().map_err(|error| self.poison_if_broken(error))?;
+            let time = start.elapsed();
+            if let Some(latencies) = &self.latencies {
+                latencies.syncs.count(time);
+            }
+            let sync_nanos = time.as_nanos() as u64;
+            self.env.ledger.count_writes(Writes { syncs: 1, sync_nanos, ..Writes::default() });
             self.sequences.note_synced(newest);
             return Ok(());
         }
@@ -164,8 +177,13 @@ impl DbInner {
                 && view.version.sound_l0() >= tables
         };
         if full {
-            wait_while(self, Task::Flush, |view| view.sealed.len() >= MAX_SEALED)?;
-            wait_while(self, Task::Compaction, |view| l0_has(view, limits.l0_stop_trigger))?;
+            let start = Instant::now();
+            let stalled = wait_while(self, Task::Flush, |view| view.sealed.len() >= MAX_SEALED)?
+                | wait_while(self, Task::Compaction, |view| l0_has(view, limits.l0_stop_trigger))?;
+            if stalled {
+                let stall_nanos = start.elapsed().as_nanos() as u64;
+                self.env.ledger.count_writes(Writes { stalls: 1, stall_nanos, ..Writes::default() });
+            }
             self.seal(writer)?;
         }
         // A memtable that fills fast is likely to be followed by another: its log may be made during the flush.
@@ -176,7 +194,11 @@ impl DbInner {
             writer.throttle_debt +=
                 Duration::from_nanos(bytes * 1_000_000_000 / SLOW_BYTES_PER_SECOND);
             if writer.throttle_debt >= SHORTEST_SLEEP {
-                sleep(std::mem::take(&mut writer.throttle_debt));
+                let wait = std::mem::take(&mut writer.throttle_debt);
+                sleep(wait);
+                let slowdown_nanos = wait.as_nanos() as u64;
+                let waited = Writes { slowdowns: 1, slowdown_nanos, ..Writes::default() };
+                self.env.ledger.count_writes(waited);
             }
         }
         Ok(())

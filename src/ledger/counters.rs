@@ -61,6 +61,17 @@ impl<const N: usize> Sharded<N> {
         }
     }
 
+    /// Adds to one counter.
+    pub(super) fn add_one(&self, index: usize, amount: u64) {
+        match thread_number().and_then(|number| self.own.get(number)) {
+            Some(Shard(own)) => {
+                let sum = own[index].load(Ordering::Relaxed).wrapping_add(amount);
+                own[index].store(sum, Ordering::Relaxed);
+            }
+            None => drop(self.shared.0[index].fetch_add(amount, Ordering::Relaxed)),
+        }
+    }
+
     #[cold]
     fn add_to_shared(&self, amounts: [u64; N]) {
         for (counter, amount) in self.shared.0.iter().zip(amounts) {
@@ -72,7 +83,7 @@ impl<const N: usize> Sharded<N> {
         let mut sums = [0; N];
         for shard in self.own.iter().chain([&self.shared]) {
             for (sum, counter) in sums.iter_mut().zip(&shard.0) {
-                *sum += counter.load(Ordering::Relaxed);
+                *sum = u64::wrapping_add(*sum, counter.load(Ordering::Relaxed));
             }
         }
         sums

@@ -8,6 +8,7 @@ use crate::value::Value;
 
 /// What a filter answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum Verdict {
     /// The key is not in the table. Certain.
@@ -25,6 +26,7 @@ pub enum Verdict {
 
 /// How one probe ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum Outcome {
     /// The filter said no: nothing was read.
@@ -57,6 +59,7 @@ impl Outcome {
 
 /// The data block that a probe searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct BlockFetch {
     /// Where the block starts in its file.
@@ -66,11 +69,13 @@ pub struct BlockFetch {
     /// Whether the cache held it; otherwise it took one disk read.
     pub from_cache: bool,
     /// Whether the disk read took longer than one from the page cache, if it was timed.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub(crate) slow: bool,
 }
 
 /// What a lookup did with one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum TableStep {
     /// The table's key range does not cover the key.
@@ -91,6 +96,7 @@ pub enum TableStep {
 
 /// One step of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum Step {
     /// A memtable was considered.
@@ -115,6 +121,7 @@ pub enum Step {
 
 /// The result of a lookup, with its steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Explanation {
     /// The value; `None` for an absent key.

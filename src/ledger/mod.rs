@@ -6,7 +6,9 @@
 
 mod counters;
 mod explain;
+mod latencies;
 mod negatives;
+mod openmetrics;
 mod totals;
 
 use std::fmt;
@@ -18,21 +20,29 @@ use crate::sync::{Counter, Ordering};
 use counters::Amounts;
 pub(crate) use counters::ProbeCounters;
 pub use explain::{BlockFetch, Explanation, Outcome, Step, TableStep, Verdict};
+pub use latencies::{Histogram, Latencies};
+pub(crate) use latencies::{LatencyCounters, TimeCounters};
 pub(crate) use negatives::{Candidates, Negatives};
+pub(crate) use openmetrics::{Page, of_level};
 pub(crate) use totals::Ledger;
 
 /// The number of levels, L0 included.
 pub const LEVELS: usize = 7;
 
 macro_rules! counts {
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[doc = $field_doc:literal])* $field:ident,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
-        pub struct $name { $($(#[$field_doc])* pub $field: u64,)* }
+        pub struct $name { $($(#[doc = $field_doc])* pub $field: u64,)* }
 
         impl $name {
             pub(crate) const FIELDS: usize = [$(stringify!($field)),*].len();
+
+            /// Names and documentation of the fields.
+            pub(crate) const DESCRIBED: [(&str, &str); Self::FIELDS] =
+                [$((stringify!($field), concat!($($field_doc),*))),*];
 
             fn from_cells(cells: [u64; Self::FIELDS]) -> Self {
                 let [$($field),*] = cells;
@@ -244,12 +254,62 @@ counts! {
     }
 }
 
+counts! {
+    /// Counts of writes, and of what writers waited for.
+    Writes {
+        /// Values written.
+        puts,
+        /// Tombstones written.
+        deletes,
+        /// Groups of writes that were committed together: one append to the log each.
+        groups,
+        /// Conditional writes that were made; of `insert_many_if_absent` each key counts.
+        conditions_met,
+        /// Conditional writes that were not made, because a key had another value.
+        conditions_failed,
+        /// Transactions that met a conflict when they were to be committed; `transact` tries again.
+        conflicts,
+        /// Syncs of the log for synced writes and [`Db::sync`](crate::Db::sync).
+        syncs,
+        /// Their time, in nanoseconds.
+        sync_nanos,
+        /// Waits for a flush or for a compaction of L0, with a full memtable.
+        stalls,
+        /// Their time, in nanoseconds.
+        stall_nanos,
+        /// Waits because L0 has many tables: see
+        /// [`Options::l0_slowdown_trigger`](crate::Options::l0_slowdown_trigger).
+        slowdowns,
+        /// Their time, in nanoseconds.
+        slowdown_nanos,
+    }
+}
+
+counts! {
+    /// Counts of flushes that ended, or of compactions that merged tables.
+    Work {
+        /// Bytes of the tables that were read.
+        input_bytes,
+        /// Bytes of the tables that were written, filters in them included.
+        output_bytes,
+        /// Time, in nanoseconds.
+        nanos,
+    }
+}
+
 /// The counts of a store since it was opened. The difference of two values counts what happened between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// What was done, and how often.
     pub activity: Activity,
+    /// What was written, and what writers waited for.
+    pub writes: Writes,
+    /// Flushes, whose number is [`Activity::flushes`].
+    pub flush_work: Work,
+    /// Merges, whose number is [`Activity::compactions`].
+    pub compaction_work: Work,
     /// What lookups met, by level; L0 first.
     pub levels: [Counts; LEVELS],
     /// What scans within one prefix met; nothing without [`Options::prefix`](crate::Options::prefix).
@@ -345,6 +405,25 @@ impl fmt::Display for Stats {
             activity.tables_damaged,
             activity.tasks_failed,
         )?;
+        let Writes { puts, deletes, conditions_met, conditions_failed, conflicts, .. } = self.writes;
+        if puts + deletes + conditions_failed + conflicts > 0 {
+            let seconds = |nanos: u64| nanos as f64 / 1e9;
+            write!(
+                f,
+                "\nwritten: {puts} values, {deletes} tombstones; conditions: {conditions_met} met, \
+                 {conditions_failed} failed, {conflicts} conflicts\n\
+                 waits: {} syncs of {:.3} s, {} stalls of {:.3} s, {} slowdowns of {:.3} s; work: flushes \
+                 {:.3} s, compactions {:.3} s",
+                self.writes.syncs,
+                seconds(self.writes.sync_nanos),
+                self.writes.stalls,
+                seconds(self.writes.stall_nanos),
+                self.writes.slowdowns,
+                seconds(self.writes.slowdown_nanos),
+                seconds(self.flush_work.nanos),
+                seconds(self.compaction_work.nanos),
+            )?;
+        }
         let Activity { expired_dropped: dropped, expired_to_tombstones: replaced, .. } = activity;
         let Activity { tables_expired: tables, expired_writes: writes, .. } = activity;
         if counts.expired + dropped + replaced + tables + writes > 0 {
@@ -367,6 +446,9 @@ impl Sub for Stats {
         for (level, before) in self.levels.iter_mut().zip(earlier.levels) {
             *level -= before;
         }
+        self.writes -= earlier.writes;
+        self.flush_work -= earlier.flush_work;
+        self.compaction_work -= earlier.compaction_work;
         self.prefix -= earlier.prefix;
         self.scan_reads -= earlier.scan_reads;
         self.compaction_reads -= earlier.compaction_reads;

@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use super::counters::{IoCounters, ProbeCounters, Sharded};
 use super::negatives::{Candidates, Negatives};
-use super::{Activity, Counts, LEVELS, PrefixCounts, Stats};
+use super::{Activity, Counts, LEVELS, PrefixCounts, Stats, Work, Writes};
 use crate::sync::{Mutex, MutexGuard};
 
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     activity: Sharded<{ Activity::FIELDS }>,
     prefix: Sharded<{ PrefixCounts::FIELDS }>,
+    writes: Sharded<{ Writes::FIELDS }>,
+    flush_work: Sharded<{ Work::FIELDS }>,
+    compaction_work: Sharded<{ Work::FIELDS }>,
     pub(crate) scan_reads: IoCounters,
     pub(crate) compaction_reads: IoCounters,
     pub(crate) rebuild_reads: IoCounters,
@@ -55,6 +58,19 @@ impl Ledger {
 
     pub(crate) fn count_prefix(&self, counts: PrefixCounts) {
         self.prefix.add(counts);
+    }
+
+    #[inline]
+    pub(crate) fn count_writes(&self, writes: Writes) {
+        self.writes.add(writes);
+    }
+
+    pub(crate) fn count_flush(&self, work: Work) {
+        self.flush_work.add(work);
+    }
+
+    pub(crate) fn count_compaction(&self, work: Work) {
+        self.compaction_work.add(work);
     }
 
     /// The counters of a table at a level, created if needed.
@@ -138,6 +154,9 @@ impl Ledger {
         Stats {
             activity,
             levels,
+            writes: Writes::from_cells(self.writes.sums()),
+            flush_work: Work::from_cells(self.flush_work.sums()),
+            compaction_work: Work::from_cells(self.compaction_work.sums()),
             prefix: PrefixCounts::from_cells(self.prefix.sums()),
             scan_reads: self.scan_reads.io(),
             compaction_reads: self.compaction_reads.io(),

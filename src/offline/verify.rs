@@ -19,6 +19,7 @@ use criba_filter::store::{HashKey, shown};
 
 /// A defect or a note that [`verify`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Finding {
     /// The file or directory.
@@ -65,6 +66,7 @@ impl Search {
 
 /// The result of [`verify`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Verification {
     /// Defects. A sound store has none.

@@ -21,6 +21,7 @@ use crate::filter::FilterPolicy;
 use crate::filter_manager::FilterManager;
 use crate::fork;
 use crate::key::EntryKind;
+use crate::ledger::LatencyCounters;
 use crate::memtable::{Memtable, MemtableFilter};
 use crate::names::FileName;
 use crate::options::Options;
@@ -191,6 +192,7 @@ pub(crate) fn open_in(
         installing: Mutex::default(),
         scheduler: Arc::default(),
         auto_compaction: AtomicBool::new(options.auto_compaction),
+        latencies: options.latencies.then(LatencyCounters::default),
         options,
     });
     load_filters_within_budget(&inner);

@@ -233,6 +233,9 @@ fn refuses(db: &Db, aside: &Path) -> Vec<&'static str> {
     let _ = (format!("{db:?}"), db.recovery().to_string());
     assert_forked("upgrade", db.downgrade().upgrade().unwrap().get("k"));
     assert_eq!(db.prefix_extractor(), None);
+    assert!(db.latencies().is_none());
+    assert!(db.openmetrics().contains("criba_memory_bytes{kind=\"cache\"} 0\n"));
+    called.extend(["latencies", "openmetrics"]);
     called.extend(["stats", "tables", "memory", "advise", "policy", "recovery", "downgrade"]);
     called.extend([
         "prefix_extractor",
@@ -287,7 +290,8 @@ fn refuses_read_only(db: &ReadOnlyDb, aside: &Path) -> Vec<&'static str> {
     assert_eq!(db.policy(), FilterPolicy::default());
     let _ = (format!("{db:?}"), db.recovery().to_string());
     assert_eq!(db.prefix_extractor(), None);
-    called.extend(["stats", "tables", "memory", "advise", "policy"]);
+    assert!(db.openmetrics().contains("criba_memory_bytes{kind=\"cache\"} 0\n"));
+    called.extend(["stats", "tables", "memory", "advise", "policy", "openmetrics"]);
     assert!(!db.has_expiries() && db.now() > SystemTime::UNIX_EPOCH);
     assert_eq!((db.default_ttl(), db.compression()), (None, Compression::None));
     called.extend(["prefix_extractor", "has_expiries", "default_ttl", "compression", "now"]);

@@ -38,6 +38,7 @@ mod memory;
 mod model;
 mod next_log;
 mod open_files;
+mod operators;
 mod policies;
 mod prefix_model;
 mod prefixes;

@@ -10,9 +10,9 @@ use crate::compaction::{
 use crate::engine::inner::DbInner;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::ledger::Activity;
+use crate::ledger::{Activity, Work};
 use crate::sstable::{OpenTable, TableWriter, block_bits};
-use crate::sync::Ordering;
+use crate::sync::{Instant, Ordering};
 use crate::version::{Edit, Version};
 use crate::view::ReadView;
 
@@ -192,15 +192,24 @@ pub(super) fn run_compaction(
     let sound: Vec<_> = sound.filter(|table| !table.is_damaged()).map(Arc::clone).collect();
     db.report_move();
     db.options.listener.notify(&Event::CompactionStarted { tables, output_level });
+    let start = Instant::now();
     let merged = compact_and_install(db, &compaction, &version, unwanted);
-    let (tables, mut error) = tables_and_error(&merged);
+    let duration = start.elapsed();
+    let (Written { tables, bytes }, mut error) = written_and_error(&merged);
     let gave_way = matches!(merged, Err(Error::Closed)) && !db.scheduler.stops();
     if gave_way {
         error = Some("it gave way to writers".into());
     }
-    db.options.listener.notify(&Event::CompactionEnded { tables, output_level, error });
+    let ended = Event::CompactionEnded { tables, output_level, bytes, duration, error };
+    db.options.listener.notify(&ended);
     match merged {
-        Ok(_) => Ok(Ended::Done),
+        Ok(_) => {
+            let (input_bytes, nanos) = (compaction.bytes(), duration.as_nanos() as u64);
+            if compaction.how == How::Merge {
+                db.env.ledger.count_compaction(Work { input_bytes, output_bytes: bytes, nanos });
+            }
+            Ok(Ended::Done)
+        }
         Err(_) if gave_way => Ok(Ended::GaveWay),
         Err(error) if db.report_damage(&sound) => Ok(Ended::Damaged(error)),
         Err(error) => Err(error),
@@ -212,7 +221,7 @@ fn compact_and_install(
     compaction: &Compaction,
     version: &Version,
     unwanted: &dyn Fn() -> bool,
-) -> Result<Vec<u64>> {
+) -> Result<Written> {
     let output_level = compaction.output_level;
     let tables: Vec<_> = match compaction.how {
         How::Move => compaction.inputs.iter().map(|(_, live)| live.open()).collect(),
@@ -242,13 +251,14 @@ fn compact_and_install(
         removed: compaction.inputs.iter().map(|(at, live)| (*at, live.table.id())).collect(),
         ..Edit::default()
     };
-    let ids = ids(&tables);
+    let mut written = Written::of(&tables);
     let mut added: Vec<_> = tables.into_iter().map(|open| (output_level, open)).collect();
     let installed = db.install(edit, &mut added, None);
     match compaction.how {
         How::Move => {
             installed?;
-            let tables_moved = ids.len() as u64;
+            written.bytes = 0;
+            let tables_moved = written.tables.len() as u64;
             db.env.ledger.count(Activity { tables_moved, ..Activity::default() });
             fit_filters(db, compaction, version);
         }
@@ -262,7 +272,7 @@ fn compact_and_install(
             db.env.ledger.count(Activity { compactions: 1, ..Activity::default() });
         }
     }
-    Ok(ids)
+    Ok(written)
 }
 
 /// Gives tables that moved down a level the filters of that level. A table of L0 has more bits per key than a table of
@@ -282,15 +292,28 @@ pub(super) fn fit_filters(db: &DbInner, moved: &Compaction, version: &Version) {
     }
 }
 
-pub(super) fn ids(tables: &[OpenTable]) -> Vec<u64> {
-    tables.iter().map(|open| open.table.id()).collect()
+/// What a task wrote.
+#[derive(Clone, Default)]
+pub(super) struct Written {
+    /// Ids.
+    pub(super) tables: Vec<u64>,
+    pub(super) bytes: u64,
 }
 
-/// The tables that a task wrote, and the text of its error, for an event.
-pub(super) fn tables_and_error(tables: &Result<Vec<u64>>) -> (Vec<u64>, Option<String>) {
-    match tables {
-        Ok(tables) => (tables.clone(), None),
-        Err(error) => (Vec::new(), Some(error.to_string())),
+impl Written {
+    pub(super) fn of(tables: &[OpenTable]) -> Self {
+        Self {
+            tables: tables.iter().map(|open| open.table.id()).collect(),
+            bytes: tables.iter().map(|open| open.table.meta().size).sum(),
+        }
+    }
+}
+
+/// What a task wrote, and the text of its error, for an event.
+pub(super) fn written_and_error(written: &Result<Written>) -> (Written, Option<String>) {
+    match written {
+        Ok(written) => (written.clone(), None),
+        Err(error) => (Written::default(), Some(error.to_string())),
     }
 }
 

@@ -152,6 +152,7 @@ pub(crate) fn rebuild_filter(
     live: &LiveTable,
     recipe: Option<&Recipe>,
 ) -> Result<Rebuilt> {
+    let start = Instant::now();
     let running = db.scheduler.begin_rebuilding();
     db.check_writable()?;
     let id = live.table.id();
@@ -193,7 +194,8 @@ pub(crate) fn rebuild_filter(
     if rebuilt == Rebuilt::New {
         db.env.ledger.count(Activity { filters_rebuilt: 1, ..Activity::default() });
     }
-    db.options.listener.notify(&Event::FilterRebuilt { table: id, filter: (&*filter).into() });
+    let (filter, duration) = ((&*filter).into(), start.elapsed());
+    db.options.listener.notify(&Event::FilterRebuilt { table: id, filter, duration });
     Ok(rebuilt)
 }
 

@@ -6,12 +6,14 @@ use crate::compaction::{MergeContext, none_has, write_memtable};
 use crate::engine::inner::DbInner;
 use crate::error::Result;
 use crate::event::Event;
+use crate::ledger::Work;
 use crate::memtable::Memtable;
 use crate::names::FileName;
 use crate::sstable::TableWriter;
+use crate::sync::Instant;
 use crate::version::Edit;
 
-use super::compact::{discard, ids, tables_and_error};
+use super::compact::{Written, discard, written_and_error};
 
 pub(crate) fn flush_all_sealed(db: &DbInner) -> Result<()> {
     while flush_oldest(db)? {}
@@ -36,13 +38,19 @@ pub(super) fn flush_oldest(db: &DbInner) -> Result<bool> {
     };
     db.report_move();
     db.options.listener.notify(&Event::FlushStarted {});
+    let start = Instant::now();
     let flushed = flush_memtable(db, &memtable, next_log);
-    let (tables, error) = tables_and_error(&flushed);
-    db.options.listener.notify(&Event::FlushEnded { tables, error });
+    let duration = start.elapsed();
+    let (Written { tables, bytes }, error) = written_and_error(&flushed);
+    db.options.listener.notify(&Event::FlushEnded { tables, bytes, duration, error });
+    if flushed.is_ok() {
+        let (output_bytes, nanos) = (bytes, duration.as_nanos() as u64);
+        db.env.ledger.count_flush(Work { input_bytes: 0, output_bytes, nanos });
+    }
     flushed.map(|_| true)
 }
 
-fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Result<Vec<u64>> {
+fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Result<Written> {
     // Logs before the current one are complete. Once they are synced, a sync of a later log makes all
     // earlier entries durable, and the log of this memtable can go when its table is installed.
     db.close_earlier_logs(|| db.health.check_poison())?;
@@ -76,11 +84,11 @@ fn flush_memtable(db: &DbInner, memtable: &Arc<Memtable>, next_log: u64) -> Resu
         flushed_seq: Some(memtable.newest()).filter(|_| !memtable.is_empty()),
         ..Edit::default()
     };
-    let ids = ids(&tables);
+    let written = Written::of(&tables);
     let mut added: Vec<_> = tables.into_iter().map(|open| (0, open)).collect();
     // The edit ends the wait of writers, whose next memtable needs a log soon.
     db.make_demanded_log();
     db.install(edit, &mut added, None).inspect_err(|error| discard(&added, error))?;
     db.remove(FileName::Log(memtable.log()));
-    Ok(ids)
+    Ok(written)
 }

@@ -12,14 +12,16 @@ pub(crate) fn wait_while(
     db: &DbInner,
     task: Task,
     behind: impl Fn(&ReadView) -> bool,
-) -> Result<()> {
+) -> Result<bool> {
+    let mut waited = false;
     let mut state = db.scheduler.state.lock();
     while behind(&db.views.load()) {
         db.check_writable()?;
         state.check(task)?;
+        waited = true;
         state = db.scheduler.changed.wait(state);
     }
-    Ok(())
+    Ok(waited)
 }
 
 pub(crate) fn flush(db: &DbInner) -> Result<()> {
@@ -31,7 +33,7 @@ pub(crate) fn flush(db: &DbInner) -> Result<()> {
     }
     let newest = db.views.load().sealed.first().map(|memtable| memtable.log());
     let Some(newest) = newest else { return Ok(()) };
-    wait_while(db, Task::Flush, |view| view.sealed.iter().any(|m| m.log() <= newest))
+    wait_while(db, Task::Flush, |view| view.sealed.iter().any(|m| m.log() <= newest)).map(|_| ())
 }
 
 /// Flushes; then merges all tables into one run, on this thread.
