@@ -1,12 +1,15 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use criba::{CheckpointFiles, ReadOnlyDb};
+use criba::vfs::{RealVfs, Vfs};
+use criba::{CheckpointFiles, ReadOnlyDb, Verification, verify_with};
 use serde_json::json;
 
 use crate::failure::{Failure, Result};
 use crate::layout::wrapped;
+use crate::progress::{Progress, ProgressArgs};
 use crate::replace::{Stage, lock, recover, refuse_within};
 use crate::shell::quoted;
 use crate::store::ClockArgs;
@@ -31,6 +34,8 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
@@ -48,14 +53,15 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let stage = Stage::beside(to, "backup")?;
     let new = stage.path();
     let links = !args.copy;
-    db.checkpoint(&new, CheckpointFiles { links, earlier: earlier.then_some(to) })?;
-    let mut found = criba::verify(&new)?;
+    let progress = Progress::over_bytes(args.progress, "copying");
+    let mut found =
+        copy(&db, dir, &new, CheckpointFiles { links, earlier: earlier.then_some(to) }, &progress)?;
     if earlier && !found.is_sound() {
         // The earlier copy may be damaged, and the store sound.
         fs::remove_dir_all(&new).map_err(|error| Failure::file("remove it", &new, error))?;
-        db.checkpoint(&new, CheckpointFiles { links, earlier: None })?;
-        found = criba::verify(&new)?;
+        found = copy(&db, dir, &new, CheckpointFiles { links, earlier: None }, &progress)?;
     }
+    progress.finish_and_clear();
     let recovery = db.recovery();
     // Beside a writer the log may end with part of a record. Whole records behind it are a loss.
     let lost = recovery.lost_tail.iter().chain(&recovery.lost_edit).any(|lost| lost.records > 0);
@@ -111,6 +117,22 @@ fn earlier(dir: &Path, to: &Path, db: &ReadOnlyDb) -> Result<bool> {
         Err(Failure::Unfit { .. }) => Err(Failure::unfit(to, expected, "something else")),
         Err(error) => Err(error),
     }
+}
+
+/// Copies a store from `dir` into a new directory, and verifies the copy.
+pub(crate) fn copy(
+    db: &ReadOnlyDb,
+    dir: &Path,
+    new: &Path,
+    files: CheckpointFiles<'_>,
+    progress: &Progress,
+) -> Result<Verification> {
+    progress.begin("copying");
+    let total = bytes_in(dir).unwrap_or(0);
+    progress.watch(total, || bytes_in(new).unwrap_or(0), || db.checkpoint(new, files))?;
+    progress.begin("verifying");
+    let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
+    Ok(verify_with(new, &vfs, |done, left| progress.at(done, left))?)
 }
 
 fn print_next_steps(args: &Args, to: &Path, out: &mut dyn Write) -> Result<()> {

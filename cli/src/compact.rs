@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::compression::SettingArgs;
 use crate::failure::Result;
+use crate::progress::{Progress, ProgressArgs};
 use crate::shell::quoted;
 use crate::store::ClockArgs;
 use crate::text::{counted, thousands};
@@ -33,6 +34,8 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    progress: ProgressArgs,
+    #[command(flatten)]
     clock: ClockArgs,
 }
 
@@ -42,7 +45,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         return rewrite(args, db, out);
     }
     let before = db.tables();
-    db.compact()?;
+    merging(args, &before, &db, || db.compact())?;
     let after = db.tables();
     let merged = !before.iter().map(|table| table.id).eq(after.iter().map(|table| table.id));
     let policy_given = args.settings.filters.change(db.policy()).is_some();
@@ -89,7 +92,7 @@ fn rewrite(args: &Args, db: Db, out: &mut dyn Write) -> Result<Answer> {
             print_error(&format!("interrupted; to go on: {next}"));
         }
     });
-    let rewritten = db.compact_rewriting(limit)?;
+    let rewritten = merging(args, &before, &db, || db.compact_rewriting(limit))?;
     let after = db.tables();
     db.close()?;
     let (before, after) = (Size::of(&before), Size::of(&after));
@@ -106,6 +109,13 @@ fn rewrite(args: &Args, db: Db, out: &mut dyn Write) -> Result<Answer> {
         )?;
     }
     Ok(Answer::Yes)
+}
+
+/// Runs a compaction, and reports the bytes that it has read.
+fn merging<T>(args: &Args, tables: &[TableInfo], db: &Db, work: impl FnOnce() -> T) -> T {
+    let total = tables.iter().map(|table| table.data_bytes).sum();
+    let read = || db.stats().compaction_reads.bytes;
+    Progress::over_bytes(args.progress, "compacting").watch(total, read, work)
 }
 
 #[derive(Debug, Serialize)]

@@ -1,12 +1,13 @@
 //! `criba dump`: a store as text, between two lines that say whether all of it arrived.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write, stdout};
 use std::path::PathBuf;
 
 use crate::expiry::{millis, refused};
 use crate::failure::Result;
 use crate::framing::{self, Fields};
+use crate::progress::{Progress, ProgressArgs};
 use crate::store::ClockArgs;
 use crate::text::escaped;
 use crate::{Answer, scan, store};
@@ -29,6 +30,8 @@ pub(crate) struct Args {
     plain: bool,
     #[command(flatten)]
     clock: ClockArgs,
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
@@ -40,6 +43,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         writeln!(out, "{}", framing::first_line(fields))?;
     }
     let mut lines: u64 = 0;
+    let progress = if stdout().is_terminal() {
+        Progress::hidden() // it would be between the lines
+    } else {
+        scan::progress(args.progress, &db, "dumping")
+    };
     let mut range = db.range(range);
     while let Some(item) = range.next_with_expiry() {
         let (key, value, expiry) = item?;
@@ -53,7 +61,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
             None => writeln!(out)?,
         }
         lines += 1;
+        scan::report(&progress, lines);
     }
+    progress.finish_and_clear();
     if !args.plain {
         writeln!(out, "{}", framing::last_line(lines))?;
     }

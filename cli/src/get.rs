@@ -5,12 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use criba::{ReadOnlyDb, Value};
-use indicatif::ProgressBar;
 use serde_json::Map;
 
 use crate::escaping::unescaped;
 use crate::failure::{Failure, Result};
 use crate::lines::{Input, Lines, check_lengths};
+use crate::progress::Progress;
 use crate::store::ClockArgs;
 use crate::text::escaped;
 use crate::{Answer, json, print_error, store, text};
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
 fn of_standard_input(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let db = store::to_read(&args.dir, args.clock)?;
     let input = Input::open(Path::new("-"))?;
-    let mut lines = input.lines(&ProgressBar::hidden(), false)?;
+    let mut lines = input.lines(&Progress::hidden(), false)?;
     let mut answer = Answer::Yes;
     let mut keys = Vec::new();
     loop {
@@ -146,6 +146,6 @@ fn print_object(key: &[u8], value: Option<&Value>, out: &mut dyn Write) -> Resul
         Some(value) => json::insert_bytes(&mut object, "value", value),
         None => drop(object.insert("absent".into(), true.into())),
     }
-    writeln!(out, "{}", serde_json::Value::Object(object))?;
+    json::print_line(&object, out)?;
     Ok(())
 }

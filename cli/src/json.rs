@@ -11,9 +11,33 @@ use serde_json::{Map, Value, json};
 use crate::expiry::millis;
 use crate::failure::Result;
 
-/// Prints one object.
+/// The version of the form of all objects. Fields are added without a new one.
+pub(crate) const VERSION: u32 = 1;
+
+/// An object, with the version of its form.
+#[derive(Serialize)]
+pub(crate) struct Versioned<T> {
+    version: u32,
+    #[serde(flatten)]
+    object: T,
+}
+
+impl<T> Versioned<T> {
+    pub(crate) fn new(object: T) -> Self {
+        Self { version: VERSION, object }
+    }
+}
+
+/// Prints one object, on several lines.
 pub(crate) fn print(object: &impl Serialize, out: &mut dyn Write) -> Result<()> {
-    serde_json::to_writer_pretty(&mut *out, object).map_err(io::Error::from)?;
+    let versioned = Versioned::new(object);
+    serde_json::to_writer_pretty(&mut *out, &versioned).map_err(io::Error::from)?;
+    Ok(writeln!(out)?)
+}
+
+/// Prints one object, on one line.
+pub(crate) fn print_line(object: &impl Serialize, out: &mut dyn Write) -> Result<()> {
+    serde_json::to_writer(&mut *out, &Versioned::new(object)).map_err(io::Error::from)?;
     Ok(writeln!(out)?)
 }
 

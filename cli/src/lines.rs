@@ -7,11 +7,10 @@ use std::path::Path;
 
 use criba::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use flate2::read::MultiGzDecoder;
-use indicatif::ProgressBar;
 
 use crate::failure::{Failure, Result};
 use crate::framing::{Dump, Fields};
-use crate::progress;
+use crate::progress::Progress;
 
 /// The bytes that begin a gzip file: its magic, and the only method in use.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
@@ -75,7 +74,7 @@ impl<'a> Input<'a> {
 
     /// The lines from the first one on, of text or of bytes. A file that begins as gzip files do is gzipped. The bar
     /// counts the bytes that are read from a regular file, or else the lines.
-    pub(crate) fn lines(&self, bar: &ProgressBar, is_text: bool) -> Result<Lines<'a>> {
+    pub(crate) fn lines(&self, bar: &Progress, is_text: bool) -> Result<Lines<'a>> {
         let failed = |source| Failure::file("read its lines", self.path, source);
         let mut file = self.file.try_clone().map_err(failed)?;
         let Some((begin, end)) = self.extent else {
@@ -83,7 +82,7 @@ impl<'a> Input<'a> {
             return Ok(Lines { counter: Some(bar.clone()), ..lines });
         };
         file.seek(SeekFrom::Start(begin)).map_err(failed)?;
-        progress::begin_bytes(bar, end.saturating_sub(begin));
+        bar.begin_bytes(end.saturating_sub(begin));
         Lines::of(self.path, bar.wrap_read(file), is_text)
     }
 }
@@ -119,7 +118,7 @@ pub(crate) struct Lines<'a> {
     too_long: Option<(&'static str, usize)>,
     number: u64,
     dump: Dump,
-    counter: Option<ProgressBar>,
+    counter: Option<Progress>,
     /// Whether the lines have escapes, as those of a dump have.
     is_text: bool,
 }
@@ -127,7 +126,7 @@ pub(crate) struct Lines<'a> {
 impl<'a> Lines<'a> {
     /// Opens a file of bytes as they are, or standard input for `-`.
     pub(crate) fn open(path: &'a Path) -> Result<Self> {
-        Input::open(path)?.lines(&ProgressBar::hidden(), false)
+        Input::open(path)?.lines(&Progress::hidden(), false)
     }
 
     fn of(path: &'a Path, mut source: impl Read + 'static, is_text: bool) -> Result<Self> {

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use criba::{Batch, Db, Expiry};
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use self::rejects::Rejects;
@@ -19,7 +18,8 @@ use crate::framing::Fields;
 use crate::lines::{Input, Line, Lines, check_lengths, split_at_tab};
 use crate::store::ClockArgs;
 use crate::text::{counted, thousands};
-use crate::{Answer, interrupt, print_error, progress, store};
+use crate::progress::{Progress, ProgressArgs};
+use crate::{Answer, interrupt, print_error, store};
 
 /// Write the keys and values of a file, key TAB value a line; makes the store if there is none
 ///
@@ -65,6 +65,8 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    progress: ProgressArgs,
+    #[command(flatten)]
     expiry: ExpiryArgs,
     #[command(flatten)]
     clock: ClockArgs,
@@ -85,11 +87,12 @@ enum Sorted {
 const BATCH_BYTES: usize = 64 << 10;
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let bar = progress::of_lines(match args.sorted {
+    let what = match args.sorted {
         None => "loading",
         Some(Sorted::Yes) => "ingesting",
         Some(Sorted::Auto) => "checking the order",
-    });
+    };
+    let bar = Progress::of_lines(args.progress, what);
     let loading = Arc::new(Mutex::new(Loading::of(args)));
     let _guard = interrupt::before_end({
         let (loading, bar) = (Arc::clone(&loading), bar.clone());
@@ -121,7 +124,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let ended = closed.and(settled);
     if args.json {
         let tables = ended.as_ref().ok().copied();
-        writeln!(out, "{}", done.as_json(tables, ended.is_ok()))?;
+        json::print_line(&done.as_json(tables, ended.is_ok()), out)?;
     } else if let Ok(tables) = ended {
         let (lines, tables) = (counted(stored, "line"), counted(tables, "table"));
         let how = if done.is_ingested { "ingested" } else { "written" };
@@ -312,7 +315,7 @@ fn parsed<'l>(
 }
 
 /// The end by a signal.
-fn end(loading: &Mutex<Loading>, bar: &ProgressBar, json: bool) {
+fn end(loading: &Mutex<Loading>, bar: &Progress, json: bool) {
     let mut loading = sorted::locked_at_end(loading);
     bar.finish_and_clear();
     if let Err(failure) = loading.close() {

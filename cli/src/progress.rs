@@ -1,58 +1,217 @@
-//! The bar that long commands draw.
+//! What long commands report on standard error: a bar on a terminal, or lines of JSON.
 
-use std::fmt::Write;
-use std::io::{IsTerminal, stderr};
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+use std::io::{self, IsTerminal, stderr};
+use std::ops::Deref;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
+use serde_json::json;
 
 use crate::text::thousands;
 
 const BYTES: &str =
     "{msg} {wide_bar} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+const COUNT: &str = "{prefix}{msg:<19} {wide_bar} {human_pos} of {human_len}, {eta} left";
+const LINES: &str = "{msg} {human_pos} lines, {rate} a second";
+const TIME: &str = "{msg} {elapsed}";
+const JSON: &str = "{json}";
+/// How often `watch` looks.
+const INTERVAL: Duration = Duration::from_millis(200);
 
-/// A bar over bytes, on terminals only.
-pub(crate) fn over_bytes(what: &'static str) -> ProgressBar {
-    on_terminal(what, BYTES)
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(crate) struct ProgressArgs {
+    /// Report on standard error how far the work is: a bar, on a terminal only, or a JSON object each second
+    #[arg(long, value_name = "HOW", value_enum, default_value_t)]
+    progress: How,
+    /// Report nothing meanwhile
+    #[arg(long, short, conflicts_with = "progress")]
+    quiet: bool,
 }
 
-/// A count of lines, on terminals only.
-pub(crate) fn of_lines(what: &'static str) -> ProgressBar {
-    on_terminal(what, "{msg} {human_pos} lines, {rate} a second")
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum How {
+    /// A bar on a terminal, else nothing
+    #[default]
+    Auto,
+    /// Lines of JSON
+    Json,
 }
 
-fn on_terminal(what: &'static str, template: &str) -> ProgressBar {
-    if !stderr().is_terminal() {
-        return ProgressBar::hidden();
+/// A bar or its substitute. Clones are the same bar.
+#[derive(Debug, Clone)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    is_json: bool,
+}
+
+impl Deref for Progress {
+    type Target = ProgressBar;
+
+    fn deref(&self) -> &ProgressBar {
+        &self.bar
     }
-    ProgressBar::new(0).with_style(style(template)).with_message(what)
 }
 
-fn style(template: &str) -> ProgressStyle {
-    let style = ProgressStyle::with_template(template);
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-    style.with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
-        let _ = out.write_str(&thousands(state.per_sec() as u64));
-    })
+impl Progress {
+    /// Reports nothing.
+    pub(crate) fn hidden() -> Self {
+        Self { bar: ProgressBar::hidden(), is_json: false }
+    }
+
+    /// A bar over bytes.
+    pub(crate) fn over_bytes(args: ProgressArgs, what: &'static str) -> Self {
+        Self::new(args, what, BYTES)
+    }
+
+    /// A bar over a number of keys.
+    pub(crate) fn over_count(args: ProgressArgs, what: &'static str) -> Self {
+        Self::new(args, what, COUNT)
+    }
+
+    /// A count of lines, without an end.
+    pub(crate) fn of_lines(args: ProgressArgs, what: &'static str) -> Self {
+        Self::new(args, what, LINES)
+    }
+
+    fn new(args: ProgressArgs, what: &'static str, template: &str) -> Self {
+        let is_json = args.progress == How::Json;
+        if args.quiet || !(is_json || stderr().is_terminal()) {
+            return Self::hidden();
+        }
+        let bar = ProgressBar::no_length();
+        if is_json {
+            bar.set_draw_target(ProgressDrawTarget::term_like_with_hz(Box::new(JsonLines), 1));
+        }
+        bar.set_message(what);
+        let this = Self { bar, is_json };
+        this.set_template(template);
+        this
+    }
+
+    fn set_template(&self, template: &str) {
+        let template = if self.is_json { JSON } else { template };
+        let style = ProgressStyle::with_template(template);
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = style.with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
+            let _ = out.write_str(&thousands(state.per_sec() as u64));
+        });
+        let message = self.bar.message();
+        self.bar.set_style(style.with_key("json", move |state: &ProgressState, out: &mut dyn Write| {
+            let _ = write_json(&message, state, out);
+        }));
+    }
+
+    /// Says what is done now.
+    pub(crate) fn begin(&self, what: impl Into<Cow<'static, str>>) {
+        self.bar.set_message(what);
+        if self.is_json {
+            self.set_template(JSON);
+        }
+    }
+
+    /// Begins anew, over so many bytes.
+    pub(crate) fn begin_bytes(&self, bytes: u64) {
+        self.set_template(BYTES);
+        self.bar.set_length(bytes);
+        self.bar.reset();
+    }
+
+    /// Shows how long work takes that has no measure.
+    pub(crate) fn wait(&self, what: &'static str) {
+        self.begin(what);
+        self.set_template(TIME);
+        self.bar.reset_elapsed();
+        self.bar.enable_steady_tick(INTERVAL);
+    }
+
+    /// Moves to this state of the work.
+    pub(crate) fn at(&self, done: u64, left: u64) {
+        self.bar.set_length(done + left);
+        self.bar.set_position(done);
+    }
+
+    /// Runs work on this thread. Meanwhile another thread asks how far it is, if that is reported.
+    pub(crate) fn watch<T>(
+        &self,
+        total: u64,
+        done: impl Fn() -> u64 + Send,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        if self.bar.is_hidden() {
+            return work();
+        }
+        self.begin_bytes(total);
+        let (sender, ended) = channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                    self.bar.set_position(done().min(total));
+                }
+            });
+            let result = work();
+            drop(sender);
+            result
+        })
+    }
 }
 
-/// Begins a bar anew, over so many bytes.
-pub(crate) fn begin_bytes(bar: &ProgressBar, bytes: u64) {
-    bar.set_style(style(BYTES));
-    bar.set_length(bytes);
-    bar.reset();
+fn write_json(what: &str, state: &ProgressState, out: &mut dyn Write) -> fmt::Result {
+    let object = json!({
+        "version": crate::json::VERSION,
+        "progress": what,
+        "done": state.pos(),
+        "of": state.len(),
+        "per_second": state.per_sec(),
+        "seconds": state.elapsed().as_secs_f64(),
+        "seconds_left": state.len().map(|_| state.eta().as_secs_f64()),
+    });
+    write!(out, "{object}")
 }
 
-/// Shows how long work takes that has no measure.
-pub(crate) fn wait(bar: &ProgressBar, what: &'static str) {
-    bar.set_style(style("{msg} {elapsed}"));
-    bar.set_message(what);
-    bar.reset_elapsed();
-    bar.enable_steady_tick(Duration::from_millis(200));
-}
+/// Prints each state of a bar on a line of its own.
+#[derive(Debug)]
+struct JsonLines;
 
-/// Moves a bar to this state of the work.
-pub(crate) fn at(bar: &ProgressBar, done: u64, left: u64) {
-    bar.set_length(done + left);
-    bar.set_position(done);
+impl TermLike for JsonLines {
+    fn width(&self) -> u16 {
+        u16::MAX
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.write_str(text)
+    }
+
+    /// A state comes in one call, spaces up to the width in another.
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        let text = text.trim();
+        if text.is_empty() { Ok(()) } else { io::Write::write_all(&mut stderr(), format!("{text}\n").as_bytes()) }
+    }
+
+    fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
 }

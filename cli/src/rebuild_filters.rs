@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::failure::Result;
 use crate::policy::PolicyArgs;
+use crate::progress::{Progress, ProgressArgs};
 use crate::store::ClockArgs;
 use crate::text::{counted, ratio, thousands};
 use crate::{Answer, json, store};
@@ -27,6 +28,8 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    progress: ProgressArgs,
+    #[command(flatten)]
     clock: ClockArgs,
 }
 
@@ -36,7 +39,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let policy = args.filters.applied_to(db.policy());
     db.set_policy(policy)?; // fails on a wrong number, before anything is printed
     let before = Size::of(&db);
-    let report = db.rebuild_filters(&policy)?;
+    let total = db.tables().iter().map(|table| table.data_bytes).sum();
+    let report = Progress::over_bytes(args.progress, "building filters").watch(
+        total,
+        || db.stats().rebuild_reads.bytes,
+        || db.rebuild_filters(&policy),
+    )?;
     let after = Size::of(&db);
     db.close()?;
     if args.json {

@@ -10,7 +10,9 @@ use criba::{Loss, Repaired, Uncertain, repair_with};
 use serde_json::{Map, Value};
 
 use crate::failure::{Failure, Result};
+use crate::backup::bytes_in;
 use crate::layout::wrapped;
+use crate::progress::{Progress, ProgressArgs};
 use crate::shell::{quoted, visible};
 use crate::text::{counted, escaped};
 use crate::{Answer, interrupt, json, print_error, store};
@@ -35,6 +37,8 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
@@ -46,7 +50,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let to = args.to.clone();
     let _guard = interrupt::before_end(move || name_leftovers(&to));
     let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
-    let repaired = repair_with(&args.dir, &args.to, uncertain, args.store, &vfs);
+    let total = bytes_in(&args.dir).unwrap_or(0);
+    let written = || unfinished(&args.to).map(|dir| bytes_in(&dir).unwrap_or(0)).sum();
+    let repaired = Progress::over_bytes(args.progress, "salvaging").watch(total, written, || {
+        repair_with(&args.dir, &args.to, uncertain, args.store, &vfs)
+    });
     let repaired = repaired.map_err(store::no_store)?;
     if args.json {
         json::print(&as_json(&repaired), out)?;
@@ -56,21 +64,23 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     Ok(if repaired.losses.is_empty() { Answer::Yes } else { Answer::No })
 }
 
-/// Prints the hidden directories beside NEWDIR, in which a repair works until its end.
+/// Names the directories that an interrupted repair leaves.
 fn name_leftovers(to: &Path) {
-    let to: PathBuf = to.components().collect();
-    let (Some(name), parent) = (to.file_name(), to.parent()) else { return };
-    let begin = format!(".{}.repair-tmp.", name.to_string_lossy());
-    let parent = parent.filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(&begin) {
-            let path = entry.path();
-            print_error(&format!(
-                "interrupted; left is {}, which the same command removes",
-                path.display()
-            ));
-        }
+    for path in unfinished(to) {
+        let path = path.display();
+        print_error(&format!("interrupted; left is {path}, which the same command removes"));
     }
+}
+
+/// The hidden directories beside NEWDIR, in which a repair works until its end.
+fn unfinished(to: &Path) -> impl Iterator<Item = PathBuf> {
+    let to: PathBuf = to.components().collect();
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
+    let begin = format!(".{name}.repair-tmp.");
+    let parent = to.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let named = entries.filter(move |entry| entry.file_name().to_string_lossy().starts_with(&begin));
+    named.map(|entry| entry.path())
 }
 
 fn print(args: &Args, repaired: &Repaired, out: &mut dyn Write) -> Result<()> {

@@ -2,12 +2,13 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use criba::{CheckpointFiles, verify};
+use criba::CheckpointFiles;
 use serde_json::json;
 
-use crate::backup::bytes_in;
+use crate::backup::{bytes_in, copy};
 use crate::failure::{Failure, Result};
 use crate::layout::wrapped;
+use crate::progress::{Progress, ProgressArgs};
 use crate::replace::{Stage, lock, recover, refuse_within};
 use crate::shell::quoted;
 use crate::store::ClockArgs;
@@ -30,6 +31,8 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
@@ -47,8 +50,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let _lock = if is_empty { None } else { Some(lock(dir)?) };
     let stage = Stage::beside(dir, "restore")?;
     let new = stage.path();
-    db.checkpoint(&new, CheckpointFiles::default())?;
-    let found = verify(&new)?;
+    let progress = Progress::over_bytes(args.progress, "copying");
+    let found = copy(&db, backup, &new, CheckpointFiles::default(), &progress)?;
+    progress.finish_and_clear();
     let findings = store::findings(&found, &new, backup);
     let replaces = is_empty || found.is_sound();
     if replaces {

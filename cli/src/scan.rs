@@ -3,11 +3,13 @@ use std::io::Write;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
+use criba::ReadOnlyDb;
 use serde_json::{Map, json};
 
 use crate::expiry;
 use crate::failure::{Failure, Result};
 use crate::lines::packed;
+use crate::progress::{Progress, ProgressArgs};
 use crate::store::ClockArgs;
 use crate::text::escaped;
 use crate::{Answer, json, store, text};
@@ -48,6 +50,22 @@ pub(crate) struct Args {
     json: bool,
     #[command(flatten)]
     clock: ClockArgs,
+    #[command(flatten)]
+    progress: ProgressArgs,
+}
+
+/// Over the keys of all tables.
+pub(crate) fn progress(args: ProgressArgs, db: &ReadOnlyDb, what: &'static str) -> Progress {
+    let progress = Progress::over_count(args, what);
+    progress.set_length(db.tables().iter().map(|table| table.keys).sum());
+    progress
+}
+
+/// Reports each so many keys.
+pub(crate) fn report(progress: &Progress, keys: u64) {
+    if keys.is_multiple_of(1024) {
+        progress.set_position(keys);
+    }
 }
 
 fn count(text: &str) -> std::result::Result<usize, String> {
@@ -60,6 +78,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let mut range = db.range(range);
     let limit = args.limit.unwrap_or(usize::MAX) as u64;
     let mut printed: u64 = 0;
+    let progress = if args.count {
+        progress(args.progress, &db, "counting")
+    } else {
+        Progress::hidden()
+    };
     while printed < limit {
         let item =
             if args.reverse { range.next_back_with_expiry() } else { range.next_with_expiry() };
@@ -72,11 +95,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
             print_item(args, printed == 0, &key, &value, out)?;
         }
         printed += 1;
+        report(&progress, printed);
     }
+    progress.finish_and_clear();
     match (args.count, args.json) {
         (false, _) => {}
         (true, false) => writeln!(out, "{printed}")?,
-        (true, true) => writeln!(out, "{}", json!({ "count": printed }))?,
+        (true, true) => json::print_line(&json!({ "count": printed }), out)?,
     }
     Ok(Answer::Yes)
 }
@@ -121,7 +146,7 @@ fn print_item(
         if !args.keys {
             json::insert_bytes(&mut object, "value", value);
         }
-        writeln!(out, "{}", serde_json::Value::Object(object))?;
+        json::print_line(&object, out)?;
     } else if args.raw {
         let value = (!args.keys).then_some(value);
         check_raw(&args.dir, first, key, value)?;

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 
 use crate::failure::Result;
 use crate::layout::wrapped;
+use crate::progress::{Progress, ProgressArgs};
 use crate::shell::quoted;
 use crate::store::ClockArgs;
 use crate::text::{counted, thousands};
-use crate::{Answer, json, progress, store};
+use crate::{Answer, json, store};
 
 /// Read a whole store and print everything that is wrong with it; the exit code is 1 if anything is
 ///
@@ -28,11 +29,13 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
-    let bar = progress::over_bytes("verifying");
-    let progress = |done, left| progress::at(&bar, done, left);
+    let bar = Progress::over_bytes(args.progress, "verifying");
+    let progress = |done, left| bar.at(done, left);
     let found = if args.live {
         store::to_read(&args.dir, ClockArgs::ACCEPTED)?.verify(progress)?
     } else {

@@ -6,13 +6,13 @@ use std::thread;
 use std::time::Duration;
 
 use criba::Expiry;
-use indicatif::ProgressBar;
 
 use super::{Args, Loading, item_of, load, locked};
 use crate::escaping::escaped;
 use crate::failure::{Failure, Result};
 use crate::lines::{Input, Lines};
-use crate::{interrupt, progress};
+use crate::interrupt;
+use crate::progress::Progress;
 
 /// Refuses an input that cannot be read twice.
 pub(super) fn check_is_file(input: &Input) -> Result<()> {
@@ -32,17 +32,17 @@ pub(super) fn check_and_load(
     input: &Input,
     lines: Lines,
     loading: &Mutex<Loading>,
-    bar: &ProgressBar,
+    bar: &Progress,
 ) -> Result<()> {
     let order = order_of(args, lines)?;
     let lines = input.lines(bar, !args.raw)?;
     match order {
         Order::Sorted(count) => {
-            bar.set_message("ingesting");
+            bar.begin("ingesting");
             ingest(args, lines, loading, bar, count)
         }
         Order::Unsorted(line) => {
-            bar.set_message("loading");
+            bar.begin("loading");
             locked(loading).unsorted_line = Some(line);
             load(args, lines, loading)
         }
@@ -95,7 +95,7 @@ pub(super) fn ingest(
     args: &Args,
     lines: Lines,
     loading: &Mutex<Loading>,
-    bar: &ProgressBar,
+    bar: &Progress,
     count: u64,
 ) -> Result<()> {
     let last = LastKey::default();
@@ -134,7 +134,7 @@ struct Items<'a> {
     args: &'a Args,
     lines: Lines<'a>,
     loading: &'a Mutex<Loading>,
-    bar: &'a ProgressBar,
+    bar: &'a Progress,
     /// The least number of lines to come.
     count: u64,
     last: LastKey,
@@ -173,7 +173,7 @@ impl Iterator for Items<'_> {
             return Some(Err(Failure::Usage("interrupted".to_owned())));
         }
         if matches!(item, Ok(None)) {
-            progress::wait(self.bar, "installing the tables");
+            self.bar.wait("installing the tables");
         }
         item.transpose()
     }

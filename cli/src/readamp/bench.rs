@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use criba::vfs::{CountingVfs, FileKind, Operation, Vfs};
 use criba::{Counts, Db, FilterPolicy, Options, Outcome, Step, TableStep};
-use indicatif::ProgressBar;
 
 use super::kernel::ReadMeter;
 use super::pass::{Found, Lookup, Pass, probes_among};
 use super::settings::Settings;
 use super::work::Work;
 use crate::failure::{Failure, Result};
+use crate::progress::Progress;
 
 /// The file layer of the measured store.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ pub(super) struct Bench<'a> {
     pub(super) dir: &'a Path,
     pub(super) settings: &'a Settings,
     pub(super) engine: &'a Engine,
-    pub(super) progress: &'a ProgressBar,
+    pub(super) progress: &'a Progress,
 }
 
 impl Bench<'_> {
@@ -107,7 +107,7 @@ impl Bench<'_> {
     pub(super) fn begin(&self, what: &str, length: usize) {
         self.progress.set_length(length as u64);
         self.progress.set_position(0);
-        self.progress.set_message(what.to_owned());
+        self.progress.begin(what.to_owned());
     }
 }
 

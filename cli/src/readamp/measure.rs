@@ -4,7 +4,6 @@ use std::path::Path;
 use std::time::Instant;
 
 use criba::Batch;
-use indicatif::ProgressBar;
 use rand::seq::SliceRandom;
 
 use super::batches;
@@ -19,6 +18,7 @@ use super::scans::scan_in_copy;
 use super::settings::Settings;
 use super::work::Work;
 use crate::failure::Result;
+use crate::progress::Progress;
 
 /// Loads the input into an empty directory, looks keys up, and compares; then the other acts, if the settings
 /// ask for them.
@@ -30,7 +30,7 @@ pub fn measure(
     input: &Input,
     settings: &Settings,
     engine: &Engine,
-    progress: &ProgressBar,
+    progress: &Progress,
 ) -> Result<Report> {
     let bench = Bench { dir, settings, engine, progress };
     let absent: Vec<_> = input.absent.iter().map(|key| (&key[..], None)).collect();

@@ -29,12 +29,11 @@ mod unsynced;
 mod words;
 mod work;
 
-use std::io::{IsTerminal, Write, stderr};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use criba::vfs::{CountingVfs, RealVfs, Vfs};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use self::compare::Comparison;
 use self::input::Input;
@@ -47,6 +46,7 @@ use crate::compression::CompressionArgs;
 use crate::failure::{Failure, Result};
 use crate::interrupt::TemporaryDir;
 use crate::policy::PolicyArgs;
+use crate::progress::{Progress, ProgressArgs};
 use crate::text::bytes_of;
 use crate::{Answer, json, print_error};
 use criba_report::output::Output;
@@ -125,6 +125,8 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    progress: ProgressArgs,
     /// Write a page with figures and a filter to probe, report.html, into this directory: new, empty, or from an earlier run; each
     /// figure also as .svg, its points as .csv, and checks.csv. Not with --compare
     #[arg(long, value_name = "DIR", conflicts_with = "compare")]
@@ -201,7 +203,7 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
             check_free(dir)?;
             run_in(dir, input, &settings)?
         }
-        None => run_in_temporary(input, &settings, &progress_bar())?,
+        None => run_in_temporary(input, &settings, &progress(args.progress))?,
     };
     if args.json {
         json::print(&report, out)?;
@@ -238,7 +240,8 @@ fn compare(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer> {
             Some((_, classic)) => filter.with_total_bytes(classic.filter_bytes),
             None => filter,
         };
-        let progress = progress_bar().with_prefix(format!("{number} of {count}, {name} "));
+        let progress = progress(args.progress);
+        progress.set_prefix(format!("{number} of {count}, {name} "));
         let report = run_in_temporary(input, &Settings { filter, ..args.settings() }, &progress)?;
         reports.push((name, report));
     }
@@ -255,7 +258,7 @@ fn temporary_dir() -> Result<TemporaryDir> {
     TemporaryDir::new("criba-readamp-")
 }
 
-fn run_in_temporary(input: &Input, settings: &Settings, progress: &ProgressBar) -> Result<Report> {
+fn run_in_temporary(input: &Input, settings: &Settings, progress: &Progress) -> Result<Report> {
     let dir = temporary_dir()?;
     let mut report = run_on(unsynced(), dir.path(), input, settings, progress)?;
     report.setup.synced = false;
@@ -267,7 +270,7 @@ fn run_in_temporary(input: &Input, settings: &Settings, progress: &ProgressBar) 
 /// # Errors
 /// Those of [`measure::measure`].
 pub fn run_in(dir: &Path, input: &Input, settings: &Settings) -> Result<Report> {
-    run_on(Arc::new(RealVfs), dir, input, settings, &progress_bar())
+    run_on(Arc::new(RealVfs), dir, input, settings, &progress(ProgressArgs::default()))
 }
 
 fn run_on(
@@ -275,7 +278,7 @@ fn run_on(
     dir: &Path,
     input: &Input,
     settings: &Settings,
-    progress: &ProgressBar,
+    progress: &Progress,
 ) -> Result<Report> {
     let counting = CountingVfs::new(files);
     let engine = Engine { vfs: Arc::new(counting.clone()), counting };
@@ -309,13 +312,7 @@ fn check_free(dir: &Path) -> Result<()> {
     }
 }
 
-/// Shown on terminals only. `inc` draws it on this thread: another thread might read something while a pass
-/// is counted.
-fn progress_bar() -> ProgressBar {
-    if !stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let template = "{prefix}{msg:<19} {wide_bar} {human_pos} of {human_len}";
-    let style = ProgressStyle::with_template(template);
-    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+/// `inc` draws it on this thread: another thread might read something while a pass is counted.
+fn progress(args: ProgressArgs) -> Progress {
+    Progress::over_count(args, "")
 }
