@@ -146,8 +146,8 @@ pub use inspect::{
 pub use key::{EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use key_range::{KeyPrefix, KeyRange};
 pub use ledger::{
-    Activity, BlockFetch, Counts, Explanation, Histogram, Io, LEVELS, Latencies, Outcome, PrefixCounts, Stats, Step,
-    TableStep, Verdict, Work, Writes,
+    Activity, BlockFetch, Counts, Explanation, Histogram, Io, LEVELS, Latencies, Outcome,
+    PrefixCounts, Stats, Step, TableStep, Verdict, Work, Writes,
 };
 pub use lookup::Membership;
 pub use offline::repair::{Loss, Repaired, Uncertain, repair, repair_with};

@@ -25,6 +25,7 @@ mod lab;
 mod layout;
 mod lines;
 mod load;
+mod man;
 mod policy;
 mod progress;
 mod put;
@@ -87,8 +88,10 @@ enum Command {
     Backup(backup::Args),
     Restore(restore::Args),
     Readamp(readamp::Args),
+    #[command(hide = !lab::is_installed())]
     Lab(lab::Args),
     Completions(completions::Args),
+    Man(man::Args),
 }
 
 /// The command's version, and that of the files.
@@ -145,6 +148,7 @@ impl Command {
             Self::Readamp(args) => readamp::run(args, out),
             Self::Lab(args) => lab::run(args),
             Self::Completions(args) => completions::run(args, Cli::command(), out),
+            Self::Man(args) => man::run(args, Cli::command(), out),
         }
     }
 }

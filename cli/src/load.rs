@@ -16,10 +16,10 @@ use crate::expiry::{self, ExpiryArgs};
 use crate::failure::{Failure, Result};
 use crate::framing::Fields;
 use crate::lines::{Input, Line, Lines, check_lengths, split_at_tab};
+use crate::progress::{Progress, ProgressArgs};
 use crate::store::ClockArgs;
 use crate::text::{counted, thousands};
-use crate::progress::{Progress, ProgressArgs};
-use crate::{Answer, interrupt, print_error, store};
+use crate::{Answer, interrupt, json, print_error, store};
 
 /// Write the keys and values of a file, key TAB value a line; makes the store if there is none
 ///
@@ -323,9 +323,10 @@ fn end(loading: &Mutex<Loading>, bar: &Progress, json: bool) {
     }
     print_error(&format!("interrupted; lines stored: {}", thousands(loading.stored)));
     if json {
-        let object = loading.as_json(None, loading.is_ingested);
+        let mut object = Vec::new();
+        let _ = json::print_line(&loading.as_json(None, loading.is_ingested), &mut object);
         // The main thread has standard output locked, and writes nothing more.
-        let _ = rustix::io::write(io::stdout(), format!("{object}\n").as_bytes());
+        let _ = rustix::io::write(io::stdout(), &object);
     }
     // Kept locked: no line is stored after this count.
     std::mem::forget(loading);

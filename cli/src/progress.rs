@@ -43,7 +43,7 @@ enum How {
 
 /// A bar or its substitute. Clones are the same bar.
 #[derive(Debug, Clone)]
-pub(crate) struct Progress {
+pub struct Progress {
     bar: ProgressBar,
     is_json: bool,
 }
@@ -58,7 +58,8 @@ impl Deref for Progress {
 
 impl Progress {
     /// Reports nothing.
-    pub(crate) fn hidden() -> Self {
+    #[must_use]
+    pub fn hidden() -> Self {
         Self { bar: ProgressBar::hidden(), is_json: false }
     }
 
@@ -100,9 +101,12 @@ impl Progress {
             let _ = out.write_str(&thousands(state.per_sec() as u64));
         });
         let message = self.bar.message();
-        self.bar.set_style(style.with_key("json", move |state: &ProgressState, out: &mut dyn Write| {
-            let _ = write_json(&message, state, out);
-        }));
+        self.bar.set_style(style.with_key(
+            "json",
+            move |state: &ProgressState, out: &mut dyn Write| {
+                let _ = write_json(&message, state, out);
+            },
+        ));
     }
 
     /// Says what is done now.
@@ -188,7 +192,11 @@ impl TermLike for JsonLines {
     /// A state comes in one call, spaces up to the width in another.
     fn write_str(&self, text: &str) -> io::Result<()> {
         let text = text.trim();
-        if text.is_empty() { Ok(()) } else { io::Write::write_all(&mut stderr(), format!("{text}\n").as_bytes()) }
+        if text.is_empty() {
+            Ok(())
+        } else {
+            io::Write::write_all(&mut stderr(), format!("{text}\n").as_bytes())
+        }
     }
 
     fn move_cursor_up(&self, _: usize) -> io::Result<()> {

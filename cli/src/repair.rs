@@ -9,8 +9,8 @@ use criba::vfs::{RealVfs, Vfs};
 use criba::{Loss, Repaired, Uncertain, repair_with};
 use serde_json::{Map, Value};
 
-use crate::failure::{Failure, Result};
 use crate::backup::bytes_in;
+use crate::failure::{Failure, Result};
 use crate::layout::wrapped;
 use crate::progress::{Progress, ProgressArgs};
 use crate::shell::{quoted, visible};
@@ -52,9 +52,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
     let total = bytes_in(&args.dir).unwrap_or(0);
     let written = || unfinished(&args.to).map(|dir| bytes_in(&dir).unwrap_or(0)).sum();
-    let repaired = Progress::over_bytes(args.progress, "salvaging").watch(total, written, || {
-        repair_with(&args.dir, &args.to, uncertain, args.store, &vfs)
-    });
+    let repaired = Progress::over_bytes(args.progress, "salvaging")
+        .watch(total, written, || repair_with(&args.dir, &args.to, uncertain, args.store, &vfs));
     let repaired = repaired.map_err(store::no_store)?;
     if args.json {
         json::print(&as_json(&repaired), out)?;
@@ -79,7 +78,8 @@ fn unfinished(to: &Path) -> impl Iterator<Item = PathBuf> {
     let begin = format!(".{name}.repair-tmp.");
     let parent = to.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let named = entries.filter(move |entry| entry.file_name().to_string_lossy().starts_with(&begin));
+    let named =
+        entries.filter(move |entry| entry.file_name().to_string_lossy().starts_with(&begin));
     named.map(|entry| entry.path())
 }
 

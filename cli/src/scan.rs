@@ -78,11 +78,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let mut range = db.range(range);
     let limit = args.limit.unwrap_or(usize::MAX) as u64;
     let mut printed: u64 = 0;
-    let progress = if args.count {
-        progress(args.progress, &db, "counting")
-    } else {
-        Progress::hidden()
-    };
+    let progress =
+        if args.count { progress(args.progress, &db, "counting") } else { Progress::hidden() };
     while printed < limit {
         let item =
             if args.reverse { range.next_back_with_expiry() } else { range.next_with_expiry() };

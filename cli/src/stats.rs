@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::compression::{self, DataBytes};
 use crate::expiry::shown;
 use crate::failure::Result;
-use crate::layout::{size, wrapped};
+use crate::layout::{self, size, wrapped};
 use crate::shell::quoted;
 use crate::store::ClockArgs;
 use crate::text::{bytes_of, counted, percent, ratio, thousands};
@@ -69,14 +69,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         json::print(&object, out)?;
         return Ok(Answer::Yes);
     }
-    writeln!(
-        out,
-        "{:<5} {:>7} {:>13} {:>11} {:>10} {:>10} {:>8} {:>9}",
-        "level", "tables", "keys", "tombstones", "size", "filters", "bits/key", "FPR"
-    )?;
-    for row in levels.iter().chain([&total]) {
-        row.print(out)?;
-    }
+    let head = ["level", "tables", "keys", "tombstones", "size", "filters", "bits/key", "FPR"];
+    let rows: Vec<Vec<String>> = levels.iter().chain([&total]).map(Row::cells).collect();
+    write!(out, "{}", layout::table(&head, &[5, 8, 14, 12, 11, 11, 9, 10], &rows))?;
     let notes = "A key counts in each table that holds it. Bits per key include the filters' headers. \
                  FPR is the predicted false-positive rate; without a filter in memory it is 100 %.";
     writeln!(out, "{}\n", wrapped(notes, 0))?;
@@ -141,10 +136,8 @@ impl Row {
         }
     }
 
-    fn print(&self, out: &mut dyn Write) -> Result<()> {
-        writeln!(
-            out,
-            "{:<5} {:>7} {:>13} {:>11} {:>10} {:>10} {:>8} {:>9}",
+    fn cells(&self) -> Vec<String> {
+        vec![
             self.level.map_or("total".into(), |level| format!("L{level}")),
             thousands(self.tables),
             thousands(self.keys),
@@ -153,8 +146,7 @@ impl Row {
             size(self.filter_bytes),
             self.bits_per_key.map_or("–".into(), |bits| format!("{bits:.2}")),
             percent(self.fpr_predicted),
-        )?;
-        Ok(())
+        ]
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::compression::{self, DataBytes};
 use crate::failure::Result;
-use crate::layout::{size, wrapped};
+use crate::layout::{self, size, wrapped};
 use crate::shell::quoted;
 use crate::store::ClockArgs;
 use crate::text::{counted, percent, thousands};
@@ -214,34 +214,26 @@ fn print_table(
     if estimates.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{title}")?;
-    writeln!(
-        out,
-        "{:14}{:>33}{:>33}",
-        "", "disk reads per absent lookup", "bytes, headers included"
-    )?;
-    for (first, row) in estimates.chunk_by(|a, b| a.change == b.change).enumerate() {
-        if first == 0 {
-            let kinds = row.iter().chain(row).map(|estimate| estimate.kind.to_string());
-            print_row(each, kinds, out)?;
+    writeln!(out, "\n{title}\ndisk reads per absent lookup, and sizes of all filters, headers included")?;
+    let (mut head, mut rows) = (vec![each.to_owned()], Vec::new());
+    for row in estimates.chunk_by(|a, b| a.change == b.change) {
+        if rows.is_empty() {
+            head.extend(row.iter().map(|estimate| estimate.kind.to_string()));
+            head.extend(row.iter().map(|estimate| format!("{} size", estimate.kind)));
         }
         let change = match row[0].change {
             0 => "today".to_owned(),
             change => format!("{change:+}"),
         };
-        let cells = row.iter().map(|estimate| reads(estimate.reads_per_absent_lookup));
-        let cells = cells.chain(row.iter().map(|estimate| size(estimate.filter_bytes)));
-        print_row(&format!("{:>5.2}  {change}", row[0].bits_per_key), cells, out)?;
+        let mut cells = vec![format!("{:>5.2}  {change}", row[0].bits_per_key)];
+        cells.extend(row.iter().map(|estimate| reads(estimate.reads_per_absent_lookup)));
+        cells.extend(row.iter().map(|estimate| size(estimate.filter_bytes)));
+        rows.push(cells);
     }
-    Ok(())
-}
-
-fn print_row(head: &str, cells: impl Iterator<Item = String>, out: &mut dyn Write) -> Result<()> {
-    write!(out, "{head:<14}")?;
-    for cell in cells {
-        write!(out, "{cell:>11}")?;
-    }
-    Ok(writeln!(out)?)
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let mut widths = vec![13; head.len()];
+    widths[0] = 14;
+    Ok(write!(out, "{}", layout::table(&head, &widths, &rows))?)
 }
 
 fn allocation(allocation: Allocation) -> &'static str {

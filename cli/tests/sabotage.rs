@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use criba::vfs::{Call, CountingVfs, FileKind, Layer, LayeredVfs, Operation, RealVfs, Vfs};
 use criba_cli::readamp::input::Input;
-use criba_cli::readamp::measure::{Engine, measure};
+use criba_cli::readamp::measure::{Engine, Progress, measure};
 use criba_cli::readamp::report::Report;
 use criba_cli::readamp::settings::Settings;
-use indicatif::ProgressBar;
 
 /// Reads one block twice: the first one after the `n`th opening.
 #[derive(Debug)]
@@ -59,7 +58,7 @@ fn run(engine: &Engine) -> Report {
         level_base_bytes: 10 << 10,
         ..Settings::default()
     };
-    measure(dir.path(), &input, &settings, engine, &ProgressBar::hidden()).expect("a report")
+    measure(dir.path(), &input, &settings, engine, &Progress::hidden()).expect("a report")
 }
 
 fn failed(report: &Report) -> Vec<&'static str> {

@@ -182,7 +182,11 @@ impl DbInner {
                 | wait_while(self, Task::Compaction, |view| l0_has(view, limits.l0_stop_trigger))?;
             if stalled {
                 let stall_nanos = start.elapsed().as_nanos() as u64;
-                self.env.ledger.count_writes(Writes { stalls: 1, stall_nanos, ..Writes::default() });
+                self.env.ledger.count_writes(Writes {
+                    stalls: 1,
+                    stall_nanos,
+                    ..Writes::default()
+                });
             }
             self.seal(writer)?;
         }

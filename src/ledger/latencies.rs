@@ -54,7 +54,9 @@ impl Histogram {
     /// ```
     pub fn percentile(&self, share: f64) -> Option<Duration> {
         let wanted = share.clamp(0.0, 1.0) * self.count() as f64;
-        self.cumulative().find(|(_, count)| *count > 0 && *count as f64 >= wanted).map(|(end, _)| end)
+        self.cumulative()
+            .find(|(_, count)| *count > 0 && *count as f64 >= wanted)
+            .map(|(end, _)| end)
     }
 
     /// The end of each bucket, and how many times are below it.
@@ -138,7 +140,9 @@ mod tests {
     #[test]
     fn each_time_is_in_the_bucket_that_ends_at_most_a_quarter_above_it() {
         let mut last = 0;
-        for nanos in (0..5000).chain((13..39).flat_map(|bit| [(1 << bit) - 1, 1 << bit, 3 << (bit - 1)])) {
+        for nanos in
+            (0..5000).chain((13..39).flat_map(|bit| [(1 << bit) - 1, 1 << bit, 3 << (bit - 1)]))
+        {
             let (at, end) = (bucket(nanos), end(bucket(nanos)));
             assert!(nanos < end && end <= nanos + nanos / 4 + 1, "{nanos}: {at} {end}");
             assert!(at == 0 || super::end(at - 1) <= nanos, "{nanos}: {at}");

@@ -405,7 +405,8 @@ impl fmt::Display for Stats {
             activity.tables_damaged,
             activity.tasks_failed,
         )?;
-        let Writes { puts, deletes, conditions_met, conditions_failed, conflicts, .. } = self.writes;
+        let Writes { puts, deletes, conditions_met, conditions_failed, conflicts, .. } =
+            self.writes;
         if puts + deletes + conditions_failed + conflicts > 0 {
             let seconds = |nanos: u64| nanos as f64 / 1e9;
             write!(

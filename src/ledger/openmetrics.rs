@@ -63,7 +63,8 @@ impl Page {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.line(format_args!("# TYPE {name} {kind}"));
         for unit in ["seconds", "bytes"] {
-            if name.ends_with(&format!("_{unit}")) {
+            // Some parsers refuse the unit of a histogram.
+            if kind != "histogram" && name.ends_with(&format!("_{unit}")) {
                 self.line(format_args!("# UNIT {name} {unit}"));
             }
         }
@@ -87,7 +88,11 @@ impl Page {
         self.counters("activity_", &Activity::DESCRIBED, &[(one(), stats.activity.cells())]);
         self.counters("writes_", &Writes::DESCRIBED, &[(one(), stats.writes.cells())]);
         self.counters("flush_work_", &Work::DESCRIBED, &[(one(), stats.flush_work.cells())]);
-        self.counters("compaction_work_", &Work::DESCRIBED, &[(one(), stats.compaction_work.cells())]);
+        self.counters(
+            "compaction_work_",
+            &Work::DESCRIBED,
+            &[(one(), stats.compaction_work.cells())],
+        );
         let rows: [(String, [u64; Counts::FIELDS]); LEVELS] =
             std::array::from_fn(|level| (of_level(level), stats.levels[level].cells()));
         self.counters("levels_", &Counts::DESCRIBED, &rows);

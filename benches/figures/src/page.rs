@@ -117,7 +117,8 @@ fn paths(lines: &[Line]) -> String {
             continue;
         }
         let cells = cells.map(|cell| cell.map(marked).unwrap_or_default()).join("|");
-        writeln!(text, "|{} {}|{cells}|", row.workload.to_uppercase(), row.words).expect("a string");
+        writeln!(text, "|{} {}|{cells}|", row.workload.to_uppercase(), row.words)
+            .expect("a string");
     }
     text
 }
@@ -155,9 +156,8 @@ fn sizes(lines: &[Line]) -> String {
     for (figure, words) in ROWS {
         write!(text, "|{words}|").expect("a string");
         for n in SIZES {
-            let cells = ["criba", "criba-ribbon"].map(|store| {
-                at_size(lines, n, store, figure).map_or("–".to_owned(), digits)
-            });
+            let cells = ["criba", "criba-ribbon"]
+                .map(|store| at_size(lines, n, store, figure).map_or("–".to_owned(), digits));
             write!(text, "{}|", cells.join(", ")).expect("a string");
         }
         text.push('\n');

@@ -8,8 +8,7 @@ use crate::rows::ROWS;
 /// Document and sentence. `{STORE WORKLOAD FIGURE [KEYS]}` is a median, of a million keys unless said otherwise, and
 /// of the better of two settings. `{STORE / STORE WORKLOAD FIGURE [KEYS]}` is a quotient. `{µ …}` is divided by a
 /// thousand.
-const SENTENCES: &[(&str, &str)] = &[
-];
+const SENTENCES: &[(&str, &str)] = &[];
 
 /// Document and text of each sentence.
 ///
@@ -24,7 +23,8 @@ fn filled(template: &str, lines: &[Line]) -> Result<String, String> {
     let mut text = String::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
-        let (asked, after) = after.split_once('}').ok_or_else(|| format!("no brace ends {after}"))?;
+        let (asked, after) =
+            after.split_once('}').ok_or_else(|| format!("no brace ends {after}"))?;
         text += before;
         text += &figure(asked, lines).ok_or_else(|| format!("not measured: {asked}"))?;
         rest = after;
@@ -86,6 +86,9 @@ mod tests {
         let text = "{µ criba w3 present_ns} and {rocksdb w3 present_ns} ns, {criba / rocksdb w3 present_ns} times";
         assert_eq!(filled(text).unwrap(), "5.00 and 6000 ns, 0.8333 times");
         assert_eq!(filled("{criba w13 open_ms 100000000} ms").unwrap(), "1234 ms");
-        assert_eq!(filled("{fjall w3 present_ns}").unwrap_err(), "not measured: fjall w3 present_ns");
+        assert_eq!(
+            filled("{fjall w3 present_ns}").unwrap_err(),
+            "not measured: fjall w3 present_ns"
+        );
     }
 }

@@ -10,8 +10,8 @@ use criba::Expiry;
 use super::{Args, Loading, item_of, load, locked};
 use crate::escaping::escaped;
 use crate::failure::{Failure, Result};
-use crate::lines::{Input, Lines};
 use crate::interrupt;
+use crate::lines::{Input, Lines};
 use crate::progress::Progress;
 
 /// Refuses an input that cannot be read twice.

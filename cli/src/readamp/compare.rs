@@ -165,7 +165,7 @@ fn same_size(bytes: u64, other: u64) -> bool {
 }
 
 impl Row {
-    fn new(name: &str, report: &Report) -> Self {
+    pub(super) fn new(name: &str, report: &Report) -> Self {
         let absent = &report.passes[0];
         Self {
             name: name.to_owned(),

@@ -18,7 +18,7 @@ use super::scans::scan_in_copy;
 use super::settings::Settings;
 use super::work::Work;
 use crate::failure::Result;
-use crate::progress::Progress;
+pub use crate::progress::Progress;
 
 /// Loads the input into an empty directory, looks keys up, and compares; then the other acts, if the settings
 /// ask for them.

@@ -3,7 +3,7 @@
 //!
 //! [`input`] has the keys, [`measure`] makes the acts, each of four [passes](pass), [`checks`] compares the
 //! counts, [`report`] combines them, `print` and `page` show them, the page with a [`sample_table`].
-//! [`mod@compare`] compares policies.
+//! [`mod@compare`] compares policies, [`sweep`] sizes.
 
 pub mod batches;
 mod bench;
@@ -20,10 +20,12 @@ pub mod pass;
 mod print;
 mod provenance;
 pub mod report;
+mod runs_page;
 pub mod sample_table;
 pub mod scans;
 pub mod settings;
 pub mod state;
+pub mod sweep;
 mod table_files;
 mod unsynced;
 mod words;
@@ -35,12 +37,13 @@ use std::sync::Arc;
 
 use criba::vfs::{CountingVfs, RealVfs, Vfs};
 
-use self::compare::Comparison;
+use self::compare::{Comparison, Row};
 use self::input::Input;
 use self::measure::Engine;
 use self::report::Report;
 use self::sample_table::SampleTable;
 use self::settings::Settings;
+use self::sweep::{Bits, Sweep};
 use self::unsynced::unsynced;
 use crate::compression::CompressionArgs;
 use crate::failure::{Failure, Result};
@@ -49,6 +52,7 @@ use crate::policy::PolicyArgs;
 use crate::progress::{Progress, ProgressArgs};
 use crate::text::bytes_of;
 use crate::{Answer, json, print_error};
+use criba_report::figure::Figure;
 use criba_report::output::Output;
 
 /// Made-up keys are in memory.
@@ -81,6 +85,14 @@ pub struct Args {
     /// print them side by side
     #[arg(long, conflicts_with_all = ["fpr", "filter_bytes", "dir"])]
     compare: bool,
+    /// Run each kind of filter with each of these bits a key: bits=FROM..TO or bits=FROM..TO..STEP
+    #[arg(
+        long,
+        value_name = "RANGE",
+        value_parser = Bits::parse,
+        conflicts_with_all = ["compare", "filter", "fpr", "bits_per_key", "filter_bytes", "allocation", "dir"]
+    )]
+    sweep: Option<Bits>,
     /// Absent keys looked up after loading and before measuring, and not measured
     #[arg(
         long,
@@ -127,9 +139,9 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     progress: ProgressArgs,
-    /// Write a page with figures and a filter to probe, report.html, into this directory: new, empty, or from an earlier run; each
-    /// figure also as .svg, its points as .csv, and checks.csv. Not with --compare
-    #[arg(long, value_name = "DIR", conflicts_with = "compare")]
+    /// Write a page with figures, report.html, into this directory: new, empty, or from an earlier run; each
+    /// figure also as .svg, its points as .csv
+    #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     /// An empty or new directory for the store, which is kept; otherwise a temporary one
     #[arg(long)]
@@ -156,8 +168,8 @@ impl Args {
             unsettled: self.unsettled,
             one_run: self.one_run,
             zipf: self.zipf,
-            only_lookups: self.only_lookups || self.compare,
-            rebuilt_filters: self.compare,
+            only_lookups: self.only_lookups || self.compare || self.sweep.is_some(),
+            rebuilt_filters: self.compare || self.sweep.is_some(),
             filter_memory: self.filter_memory,
             delimiter: self.delimiter.unwrap_or(if self.present.is_some() { b'/' } else { b'.' }),
         }
@@ -188,7 +200,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     }
     args.policy.check()?;
     let input = args.input()?;
-    if args.compare { compare(args, &input, out) } else { measure_one(args, &input, out) }
+    match &args.sweep {
+        Some(bits) => sweep(args, bits, &input, out),
+        None if args.compare => compare(args, &input, out),
+        None => measure_one(args, &input, out),
+    }
 }
 
 fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer> {
@@ -196,8 +212,7 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
     if args.report.is_some() && args.report == args.dir {
         return Err(Failure::Usage("--report and --dir take directories of their own".into()));
     }
-    let output = args.report.as_deref().map(|dir| Output::in_directory(dir, "criba readamp"));
-    let output = output.transpose()?;
+    let output = output(args)?;
     let report = match &args.dir {
         Some(dir) => {
             check_free(dir)?;
@@ -225,10 +240,57 @@ fn measure_one(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer
     Ok(if report.failed().next().is_none() { Answer::Yes } else { Answer::No })
 }
 
+/// Where the report goes, if one is wanted.
+fn output(args: &Args) -> Result<Option<Output>> {
+    let output = args.report.as_deref().map(|dir| Output::in_directory(dir, "criba readamp"));
+    Ok(output.transpose()?)
+}
+
+/// Writes the report of several runs.
+fn write_runs(
+    args: &Args,
+    output: Option<Output>,
+    figure: &Figure,
+    rows: &[&Row],
+    out: &mut dyn Write,
+) -> Result<()> {
+    if let (Some(output), Some(dir)) = (output, &args.report) {
+        out.flush()?;
+        output.replace(&runs_page::files(figure, rows, args.seed))?;
+        if !args.json {
+            writeln!(out, "\nThe report: {}", dir.join("report.html").display())?;
+        }
+    }
+    Ok(())
+}
+
+fn sweep(args: &Args, bits: &Bits, input: &Input, out: &mut dyn Write) -> Result<Answer> {
+    let output = output(args)?;
+    let runs = bits.runs();
+    let count = runs.len();
+    let mut reports = Vec::new();
+    for (number, (name, bits, filter)) in (1..).zip(runs) {
+        let progress = progress(args.progress);
+        progress.set_prefix(format!("{number} of {count}, {name} {bits} "));
+        let report = run_in_temporary(input, &Settings { filter, ..args.settings() }, &progress)?;
+        reports.push((name, bits, report));
+    }
+    let sweep = Sweep::new(&reports);
+    if args.json {
+        json::print(&sweep, out)?;
+    } else {
+        sweep.print(out)?;
+    }
+    let rows: Vec<&Row> = sweep.runs.iter().map(|run| &run.row).collect();
+    write_runs(args, output, &sweep.figure(), &rows, out)?;
+    Ok(sweep.answer())
+}
+
 /// The default size of compared filters.
 const COMPARED_BITS: f64 = 10.0;
 
 fn compare(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer> {
+    let output = output(args)?;
     let bits = args.policy.bits().unwrap_or(COMPARED_BITS);
     let asked = args.policy.policy().with_bits_per_key(bits);
     let mut reports: Vec<(String, Report)> = Vec::new();
@@ -251,6 +313,8 @@ fn compare(args: &Args, input: &Input, out: &mut dyn Write) -> Result<Answer> {
     } else {
         comparison.print(out)?;
     }
+    let rows: Vec<&Row> = comparison.rows.iter().collect();
+    write_runs(args, output, &comparison.figure(), &rows, out)?;
     Ok(comparison.answer())
 }
 

@@ -47,8 +47,8 @@ fn keys_of_standard_input_are_looked_up_in_their_order() {
 #[test]
 fn absent_keys_are_objects_or_left_out() {
     let (_dir, store) = store();
-    let present = "{\"key\":\"key1\",\"value\":\"value 1\"}\n";
-    let absent = "{\"absent\":true,\"key\":\"none\"}\n";
+    let present = "{\"version\":1,\"key\":\"key1\",\"value\":\"value 1\"}\n";
+    let absent = "{\"version\":1,\"absent\":true,\"key\":\"none\"}\n";
     for (missing, code, objects) in
         [("fail", 1, [present, absent]), ("mark", 0, [present, absent]), ("skip", 0, [present, ""])]
     {

@@ -405,7 +405,7 @@ fn tune_advises_and_the_advice_can_be_followed() {
     for part in [
         "\nassumed  absent keys are spread as the present ones\n",
         "\nuniform or balanced, which are alike here\n",
-        "\nbits per key        bloom     ribbon      bloom",
+        "\nbits per key          bloom       ribbon   bloom size  ribbon size\n",
         "\n 6.00  -4  ",
         "\n10.00  today  ",
         "\n14.00  +4  ",

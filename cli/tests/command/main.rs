@@ -12,6 +12,7 @@ mod json;
 mod losses;
 mod nonsense;
 mod readamp;
+mod readamp_json;
 mod reading;
 mod readme;
 mod repair;

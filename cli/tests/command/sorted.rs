@@ -148,7 +148,7 @@ fn a_key_that_does_not_ascend_is_named_with_its_line_and_nothing_is_changed() {
         assert_eq!(scan(&store), before);
         let told = fed(&format!("load --sorted {store} - --json"), lines.as_bytes());
         let found = json!({
-            "lines": 0, "tables": null, "complete": false, "ingested": false
+            "version": 1, "lines": 0, "tables": null, "complete": false, "ingested": false
         });
         assert_eq!((told.code, object(&told)), (3, found));
         assert_eq!(scan(&store), before);

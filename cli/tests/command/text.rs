@@ -326,10 +326,10 @@ fn json_has_all_bytes() {
     let scanned = objects(&run(&format!("scan {store} --json")).well());
     let pair = |object: &Value| (bytes(object, "key"), bytes(object, "value"));
     assert!(scanned.iter().map(pair).collect::<Pairs>() == pairs);
-    assert!(scanned.iter().all(|object| object.as_object().expect("an object").len() == 2));
+    assert!(scanned.iter().all(|object| object.as_object().expect("an object").len() == 3));
     let keys = objects(&run(&format!("scan {store} --json --keys")).well());
     assert!(keys.iter().map(|object| bytes(object, "key")).eq(pairs.into_keys()));
-    assert!(keys.iter().all(|object| object.as_object().expect("an object").len() == 1));
+    assert!(keys.iter().all(|object| object.as_object().expect("an object").len() == 2));
 
     let store = place
         .store("small", &[(b"\xff".into(), b"\xfe".into()), (b"a".into(), b"1".into())].into());
@@ -350,7 +350,7 @@ fn json_has_all_bytes() {
     assert_eq!(objects(&run(&format!("get {store} a --json")).well()).len(), 1);
     let lines = place.file("lines", "x\t1\ny\t2\n");
     let loaded = run(&format!("load {} {lines} --json", place.at("loaded"))).well();
-    assert_eq!(objects(&loaded), [json!({"lines": 2, "tables": 1, "complete": true})]);
+    assert_eq!(objects(&loaded), [json!({"version": 1, "lines": 2, "tables": 1, "complete": true})]);
 }
 
 #[test]
