@@ -178,3 +178,25 @@ fn a_parser_reads_the_text() {
     let bytes = db.stats().wal_writes.bytes as f64;
     assert_eq!(value(&text, "criba_io_bytes", &["wal_writes"]), Some(bytes));
 }
+
+/// Keys in ascending order: a compaction moves their tables.
+#[test]
+fn tables_that_move_are_no_work() {
+    let bytes: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let listener = Arc::clone(&bytes);
+    let options = options().auto_compaction(true).memtable_bytes(4096).table_bytes(4096);
+    let options = options.on_event(move |event| {
+        if let Event::CompactionEnded { bytes, .. } = event {
+            listener.lock().unwrap().push(*bytes);
+        }
+    });
+    let db = options.open("/store").unwrap();
+    for key in 0..1000_u32 {
+        db.put(key.to_be_bytes(), [7; 100]).unwrap();
+    }
+    let stats = db.stats();
+    assert!(stats.activity.tables_moved > 3 && stats.activity.compactions == 0);
+    assert_eq!(stats.compaction_work, criba::Work::default());
+    let bytes = bytes.lock().unwrap();
+    assert!(!bytes.is_empty() && bytes.iter().all(|bytes| *bytes == 0), "{bytes:?}");
+}

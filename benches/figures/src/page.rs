@@ -8,6 +8,8 @@ use crate::compare::{PEERS, best, group, marked};
 use crate::digits::digits;
 use crate::lines::{Line, median, newest, read};
 use crate::rows::ROWS;
+use crate::sentences::sentences;
+use crate::sizes::plot;
 use crate::wins::wins;
 
 /// The documents' figures are of one day. Raw lines of other days are kept where `docs/decisions.md` cites them.
@@ -68,6 +70,29 @@ const MILLION: u64 = 1_000_000;
 
 fn header(columns: &[&str]) -> String {
     format!("|{}|\n|---|{}\n", columns.join("|"), "--:|".repeat(columns.len() - 1))
+}
+
+/// All tables and sentences of the documents, each with its document. Draws their plot, too.
+///
+/// # Errors
+/// As [`lines_of_the_day`]; a figure was not measured; the plot cannot be written.
+///
+/// # Panics
+/// Never: a string can be written to.
+pub fn of_documents(root: &Path) -> Result<String, String> {
+    let lines = lines_of_the_day(&root.join("benches/peers/results"))?;
+    let mut text = String::new();
+    for table in TABLES {
+        let Table { document, title, .. } = table;
+        writeln!(text, "## {title}, in {document}\n{}", table.markdown(&lines)).expect("a string");
+    }
+    for (document, sentence) in sentences(&lines)? {
+        writeln!(text, "{document}: {sentence}").expect("a string");
+    }
+    let (name, picture) = plot(&lines)?;
+    let path = root.join("docs/figures").join(name);
+    fs::write(&path, picture).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(text)
 }
 
 fn wins_and_losses(lines: &[Line]) -> String {

@@ -18,11 +18,10 @@ mod settings;
 mod stores;
 mod workloads;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use criba_figures::page::{TABLES, lines_of_the_day};
 
 use job::Workload;
 use keys::KeyKind;
@@ -117,19 +116,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the tables and sentences of the documents, and draws the plot; or prints all results of some files.
+/// Prints the tables and sentences of the documents, or all results of some files.
 fn print_tables(files: &[PathBuf]) -> Result<()> {
     if files.is_empty() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let lines = lines_of_the_day(&root.join("results"))?;
-        for table in TABLES {
-            println!("## {}, in {}\n{}", table.title, table.document, table.markdown(&lines));
-        }
-        for (document, sentence) in criba_figures::sentences(&lines)? {
-            println!("{document}: {sentence}");
-        }
-        let (name, picture) = criba_figures::plot(&lines)?;
-        std::fs::write(root.join("../../docs/figures").join(name), picture)?;
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        print!("{}", criba_figures::page::of_documents(root.as_ref())?);
         return Ok(());
     }
     let mut lines = Vec::new();

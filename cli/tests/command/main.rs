@@ -11,6 +11,7 @@ mod interrupt;
 mod json;
 mod losses;
 mod nonsense;
+mod progress;
 mod readamp;
 mod readamp_json;
 mod reading;
