@@ -9,14 +9,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CXXFLAGS");
 
     let lock = fs::read_to_string("Cargo.lock").unwrap_or_default();
-    for name in [
-        "fjall",
-        "lsm-tree",
-        "lsm-db",
-        "coordinode-lsm-tree",
-        "redb",
-        "heed",
-    ] {
+    for name in ["fjall", "lsm-tree", "lsm-db", "coordinode-lsm-tree", "redb", "heed"] {
         let version = version(&lock, name).unwrap_or("unknown");
         println!("cargo::rustc-env=VERSION_{}={version}", name.replace('-', "_").to_uppercase());
     }
@@ -24,7 +17,9 @@ fn main() {
     let library = version(&lock, "librocksdb-sys").unwrap_or("unknown");
     let library = library.split_once('+').map_or(library, |(_, version)| version);
     let of_crate = version(&lock, "rocksdb").unwrap_or("unknown");
-    println!("cargo::rustc-env=VERSION_ROCKSDB_AS_BUILT={library} (crate rocksdb {of_crate}, CXXFLAGS {flags:?})");
+    println!(
+        "cargo::rustc-env=VERSION_ROCKSDB_AS_BUILT={library} (crate rocksdb {of_crate}, CXXFLAGS {flags:?})"
+    );
 
     if links("leveldb") {
         println!("cargo::rustc-link-lib=leveldb");

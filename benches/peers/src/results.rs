@@ -71,7 +71,7 @@ pub struct Results {
 impl Results {
     /// Opens or creates the file. Failed measurements are repeated.
     pub fn open(path: &Path) -> Result<Self> {
-        let lines = if path.exists() { read(path)? } else { Vec::new() };
+        let lines: Vec<Line> = if path.exists() { read(path)? } else { Vec::new() };
         let done = lines.iter().filter(|line| line.findings.error.is_none());
         Ok(Self { path: path.to_owned(), done: done.map(|line| line.job.id()).collect() })
     }

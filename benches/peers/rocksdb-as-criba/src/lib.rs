@@ -59,6 +59,11 @@ impl Options {
         self
     }
 
+    /// None: no key expires.
+    pub fn has_default_ttl(&self) -> bool {
+        false
+    }
+
     /// Opens a store, or creates it.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
         Db::open(dir.as_ref(), self.create_if_missing)
@@ -88,6 +93,11 @@ impl Db {
         options.set_max_open_files(-1);
         options.set_block_based_table_factory(&blocks);
         Ok(Self(Box::leak(Box::new(DB::open(&options, dir)?))))
+    }
+
+    /// None: no key expires.
+    pub fn has_expiries(&self) -> bool {
+        false
     }
 
     /// Sets the value of a key.

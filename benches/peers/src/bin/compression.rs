@@ -14,7 +14,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
 use std::hint::black_box;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -547,7 +547,9 @@ fn child(job: &Job, arguments: &Arguments) -> Result<()> {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let done: Vec<Job> = match arguments.out.exists() {
-        true => read(&arguments.out)?.into_iter().map(|line| line.job).collect(),
+        true => {
+            read(&arguments.out)?.into_iter().map(|line: Line<Job, Findings>| line.job).collect()
+        }
         false => Vec::new(),
     };
     let mut jobs = Vec::new();

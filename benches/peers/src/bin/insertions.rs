@@ -265,9 +265,12 @@ fn main() -> Result<()> {
             let dir = tempfile::tempdir()?;
             let opened = open(store, kind, &dir.path().join("store"), synced)?;
             let [rate, time] = run(opened.as_ref(), n, batch)?;
-            println!("{repetition}: {batch:2} at once, {store} {kind}: {rate:.0} per second, {time:.2} µs");
+            println!(
+                "{repetition}: {batch:2} at once, {store} {kind}: {rate:.0} per second, {time:.2} µs"
+            );
             let workload = format!("insertions-{batch}-{durability}");
-            let job = Job { store, setting: kind, version: version(store), workload, repetition, n };
+            let job =
+                Job { store, setting: kind, version: version(store), workload, repetition, n };
             let figures = BTreeMap::from([("checks_per_s", rate), ("check_cpu_us", time)]);
             Line::now(job, Findings { figures })?.append(&out)?;
         }
