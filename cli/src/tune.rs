@@ -214,7 +214,10 @@ fn print_table(
     if estimates.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{title}\ndisk reads per absent lookup, and sizes of all filters, headers included")?;
+    writeln!(
+        out,
+        "\n{title}\ndisk reads per absent lookup, and sizes of all filters, headers included"
+    )?;
     let (mut head, mut rows) = (vec![each.to_owned()], Vec::new());
     for row in estimates.chunk_by(|a, b| a.change == b.change) {
         if rows.is_empty() {

@@ -4,10 +4,9 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use crate::compare::{PEERS, best, group, marked};
+use crate::compare::group;
 use crate::digits::digits;
 use crate::lines::{Line, median, newest, read};
-use crate::rows::ROWS;
 use crate::sentences::sentences;
 use crate::sizes::plot;
 use crate::wins::wins;
@@ -33,7 +32,6 @@ pub const TABLES: &[Table] = &[
     Table { document: PAGE, title: "Transfers", print: transfers },
     Table { document: PAGE, title: "Ingest", print: ingest },
     Table { document: PAGE, title: "Compressed blocks", print: compression },
-    Table { document: PAGE, title: "Paths as keys", print: paths },
     Table { document: "docs/beyond.md", title: "Cost over size", print: sizes },
 ];
 
@@ -127,23 +125,6 @@ fn insertions(lines: &[Line]) -> String {
             write!(text, "{rate}{}|", times.unwrap_or_default()).expect("a string");
         }
         text.push('\n');
-    }
-    text
-}
-
-/// The main rows, with paths as keys.
-fn paths(lines: &[Line]) -> String {
-    const STORES: [&str; 4] = ["criba", "criba-ribbon", PEERS[0], PEERS[1]];
-    let group = group(lines, MILLION, "paths");
-    let mut text = header(&["", "criba", "ribbon", "rocksdb", "fjall"]);
-    for row in ROWS {
-        let cells = STORES.map(|store| best(&group, row, store));
-        if row.figure.contains("p99") || cells.iter().any(Option::is_none) {
-            continue;
-        }
-        let cells = cells.map(|cell| cell.map(marked).unwrap_or_default()).join("|");
-        writeln!(text, "|{} {}|{cells}|", row.workload.to_uppercase(), row.words)
-            .expect("a string");
     }
     text
 }
@@ -276,7 +257,7 @@ fn compression(lines: &[Line]) -> String {
     columns.extend(FIGURES.map(|(_, words)| words));
     let mut text = header(&columns);
     let mut sets: Vec<_> = Vec::new();
-    for Line { job, .. } in lines {
+    for Line { job, .. } in lines.iter().filter(|line| line.job.workload == "lz4") {
         let set = (job.n, job.rows.as_str(), job.block_bytes);
         if !sets.contains(&set) {
             sets.push(set);

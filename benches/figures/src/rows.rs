@@ -86,7 +86,6 @@ pub(crate) const ROWS: &[Row] = &[
     row("w10", "absent_p999_ns", "beside a writer: absent, p99.9, ns", Less),
     row("w10", "present_p99_ns", "beside a writer: present, p99, ns", Less),
     row("w10", "present_p999_ns", "beside a writer: present, p99.9, ns", Less),
-    row("w10", "puts_per_s", "beside readers: puts/s", More),
     row("w11", "threads_1_per_s", "any accounts, one thread, transfers/s", More),
     row("w11", "threads_2_per_s", "any accounts, two threads, transfers/s", More),
     row("w11", "threads_4_per_s", "any accounts, four threads, transfers/s", More),

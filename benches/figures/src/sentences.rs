@@ -8,7 +8,50 @@ use crate::rows::ROWS;
 /// Document and sentence. `{STORE WORKLOAD FIGURE [KEYS]}` is a median, of a million keys unless said otherwise, and
 /// of the better of two settings. `{STORE / STORE WORKLOAD FIGURE [KEYS]}` is a quotient. `{µ …}` is divided by a
 /// thousand.
-const SENTENCES: &[(&str, &str)] = &[];
+const SENTENCES: &[(&str, &str)] = &[
+    (
+        "README.md",
+        "|absent keys|criba|{criba w2 absent_ns} ns; fjall {fjall w2 absent_ns}, RocksDB {rocksdb w2 absent_ns}|",
+    ),
+    (
+        "README.md",
+        "|few disk reads for them|criba, ribbon|{criba-ribbon w2r reads} a lookup; RocksDB {rocksdb w2r reads}|",
+    ),
+    (
+        "README.md",
+        "|insertions by many threads|criba|{criba insertions-1-buffered checks_per_s 2000000} a second; fjall \
+         {fjall:single-writer insertions-1-buffered checks_per_s 2000000}, redb \
+         {redb insertions-1-buffered checks_per_s 2000000}|",
+    ),
+    (
+        "README.md",
+        "|present keys, scans|LMDB, LevelDB|{µ lmdb w3 present_ns} and {µ leveldb w3 present_ns} µs a key; criba \
+         {µ criba w3 present_ns}|",
+    ),
+    (
+        "README.md",
+        "|present keys after a cold start|LMDB, criba|{µ lmdb w6 present_ns} and {µ criba w6 present_ns} µs; fjall \
+         {µ fjall w6 present_ns}, redb {µ redb w6 present_ns}|",
+    ),
+    (
+        "README.md",
+        "|loading with little memory, few bytes written|RocksDB|criba takes {criba / rocksdb w1 peak_mib 10000000} \
+         times the memory, writes {criba / rocksdb w1 write_amp 10000000} times the bytes|",
+    ),
+    (
+        "docs/beyond.md",
+        "Three nodes on one disk commit {criba raft writes_1_per_s 200000}, {criba raft writes_8_per_s 200000} and \
+         {criba raft writes_64_per_s 200000} writes a second for 1, 8 and 64 clients; the same program on RocksDB \
+         {rocksdb raft writes_1_per_s 200000}, {rocksdb raft writes_8_per_s 200000} and \
+         {rocksdb raft writes_64_per_s 200000} (`results/2026-11-29-raft.jsonl`",
+    ),
+    (
+        "docs/beyond.md",
+        "{criba raft absent_per_s 200000} absent keys a second, on RocksDB {rocksdb raft absent_per_s 200000}.",
+    ),
+    ("docs/beyond.md", "| opening | ten times {criba w13 open_ms 100000000} ms |"),
+    ("docs/beyond.md", "| an absent key | {criba w13 absent_ns 100000000} ns or more |"),
+];
 
 /// Document and text of each sentence.
 ///

@@ -17,7 +17,10 @@ const OTHERS: [&str; 5] = ["leveldb", "lsm-db", "coordinode", "redb", "lmdb"];
 pub(crate) fn wins(lines: &[Line], numbers: &[u64]) -> String {
     let sets: Vec<_> = numbers.iter().map(|&n| group(lines, n, "names")).collect();
     let mut parts = [String::new(), String::new()];
-    for row in ROWS {
+    // Transfers and ingests have tables of their own.
+    for row in
+        ROWS.iter().filter(|row| !["w11", "w12"].iter().any(|of| row.workload.starts_with(of)))
+    {
         let ratios: Vec<_> = sets.iter().map(|group| ratio(group, row, "criba")).collect();
         if ratios.iter().all(Option::is_none) {
             continue;

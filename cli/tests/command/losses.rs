@@ -372,11 +372,20 @@ fn a_load_prints_its_object_however_it_ends() {
     };
     let load = ["load", &store, "-", "--json"];
     let found = object(fed(&load, b"a\t1\nb\t2\n"), 0);
-    assert_eq!(found, serde_json::json!({ "version": 1, "lines": 2, "tables": 1, "complete": true }));
+    assert_eq!(
+        found,
+        serde_json::json!({ "version": 1, "lines": 2, "tables": 1, "complete": true })
+    );
     let found = object(fed(&load, b"c\t3\nd\n"), 3);
-    assert_eq!(found, serde_json::json!({ "version": 1, "lines": 1, "tables": null, "complete": false }));
+    assert_eq!(
+        found,
+        serde_json::json!({ "version": 1, "lines": 1, "tables": null, "complete": false })
+    );
     let found = object(fed(&load, b"\\criba dump, version 1, fields: key value\ne\t5\n"), 1);
-    assert_eq!(found, serde_json::json!({ "version": 1, "lines": 1, "tables": null, "complete": false }));
+    assert_eq!(
+        found,
+        serde_json::json!({ "version": 1, "lines": 1, "tables": null, "complete": false })
+    );
 }
 
 /// A damaged block stops no load, and its error has the number of lines.

@@ -62,7 +62,8 @@ fn documented() -> BTreeMap<String, String> {
 #[test]
 fn each_field_is_documented_with_its_unit_and_each_documented_field_is_printed() {
     let mut found = BTreeMap::new();
-    let sizes = "--n 3000 --memtable-bytes 16000 --table-bytes 20000 --level-base-bytes 8000 --json";
+    let sizes =
+        "--n 3000 --memtable-bytes 16000 --table-bytes 20000 --level-base-bytes 8000 --json";
     for (section, options) in
         [("Report", ""), ("Comparison", "--compare"), ("Sweep", "--sweep bits=8..10..2")]
     {
@@ -73,9 +74,11 @@ fn each_field_is_documented_with_its_unit_and_each_documented_field_is_printed()
         collect(section, &object, &mut found);
     }
     // A run has the fields of a policy.
-    let fields = std::mem::take(&mut found).into_iter().map(|(name, values)| match name.strip_prefix("A run: ") {
-        Some(field) if field != "bits" => (format!("A policy: {field}"), values),
-        _ => (name, values),
+    let fields = std::mem::take(&mut found).into_iter().map(|(name, values)| {
+        match name.strip_prefix("A run: ") {
+            Some(field) if field != "bits" => (format!("A policy: {field}"), values),
+            _ => (name, values),
+        }
     });
     for (name, mut values) in fields {
         found.entry(name).or_insert_with(Vec::new).append(&mut values);
@@ -84,7 +87,10 @@ fn each_field_is_documented_with_its_unit_and_each_documented_field_is_printed()
     let names = |fields: BTreeSet<&String>| fields.into_iter().cloned().collect::<Vec<_>>();
     // Reasons are there only if a check fails, or the kernel has no count.
     let without_reasons = |fields: BTreeSet<&String>| {
-        names(fields).into_iter().filter(|name| !name.ends_with("check_reasons")).collect::<Vec<_>>()
+        names(fields)
+            .into_iter()
+            .filter(|name| !name.ends_with("check_reasons"))
+            .collect::<Vec<_>>()
     };
     assert_eq!(
         without_reasons(found.keys().collect()),

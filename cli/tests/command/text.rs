@@ -350,7 +350,10 @@ fn json_has_all_bytes() {
     assert_eq!(objects(&run(&format!("get {store} a --json")).well()).len(), 1);
     let lines = place.file("lines", "x\t1\ny\t2\n");
     let loaded = run(&format!("load {} {lines} --json", place.at("loaded"))).well();
-    assert_eq!(objects(&loaded), [json!({"version": 1, "lines": 2, "tables": 1, "complete": true})]);
+    assert_eq!(
+        objects(&loaded),
+        [json!({"version": 1, "lines": 2, "tables": 1, "complete": true})]
+    );
 }
 
 #[test]
