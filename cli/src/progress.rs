@@ -83,13 +83,16 @@ impl Progress {
         if args.quiet || !(is_json || stderr().is_terminal()) {
             return Self::hidden();
         }
-        let bar = ProgressBar::no_length();
-        if is_json {
-            bar.set_draw_target(ProgressDrawTarget::term_like_with_hz(Box::new(JsonLines), 1));
-        }
-        bar.set_message(what);
+        // Drawn once it has its form.
+        let bar =
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()).with_message(what);
         let this = Self { bar, is_json };
         this.set_template(template);
+        this.bar.set_draw_target(if is_json {
+            ProgressDrawTarget::term_like_with_hz(Box::new(JsonLines), 1)
+        } else {
+            ProgressDrawTarget::stderr()
+        });
         this
     }
 

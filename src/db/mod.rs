@@ -138,7 +138,10 @@ impl Db {
         read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
     ) -> Result<T> {
         let inner = self.inner()?;
-        inner.timed(|latencies| &latencies.reads, || inner.at_one_moment(None, read))
+        match &inner.latencies {
+            Some(latencies) => latencies.reads.of(|| inner.at_one_moment(None, read)),
+            None => inner.at_one_moment(None, read),
+        }
     }
 
     #[inline]
@@ -147,7 +150,10 @@ impl Db {
         read: impl FnOnce(Lookups<'_>, &ReadView, &When<'_>) -> Result<T>,
     ) -> Result<T> {
         let inner = self.inner()?;
-        inner.timed(|latencies| &latencies.reads, || inner.lookup(read))
+        match &inner.latencies {
+            Some(latencies) => latencies.reads.of(|| inner.lookup(read)),
+            None => inner.lookup(read),
+        }
     }
 
     fn scan(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Scan> {

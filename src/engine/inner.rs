@@ -13,12 +13,12 @@ use crate::error::{Error, Result};
 use crate::event::{Event, in_callback};
 use crate::filter::FilterPolicy;
 use crate::filter_manager::FilterManager;
-use crate::ledger::{Activity, LatencyCounters, TimeCounters};
+use crate::ledger::{Activity, LatencyCounters};
 use crate::memtable::Memtable;
 use crate::names::FileName;
 use crate::options::Options;
 use crate::sstable::{OpenTable, Table, TableEnv, TableFilter, TableSettings};
-use crate::sync::{AtomicBool, Instant, Mutex, Ordering, spawn};
+use crate::sync::{AtomicBool, Mutex, Ordering, spawn};
 use crate::version::{Edit, LiveTable, Manifest, StoreSettings, TableSet};
 use crate::view::{ReadView, Views};
 use crate::wal::LogError;
@@ -48,21 +48,6 @@ pub(crate) struct DbInner {
 impl DbInner {
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.health.check_writable()
-    }
-
-    /// Runs a call, and counts its time if latencies are counted.
-    #[inline]
-    pub(crate) fn timed<T>(
-        &self,
-        of: fn(&LatencyCounters) -> &TimeCounters,
-        call: impl FnOnce() -> T,
-    ) -> T {
-        let timer = self.latencies.as_ref().map(|latencies| (latencies, Instant::now()));
-        let done = call();
-        if let Some((latencies, start)) = timer {
-            of(latencies).count(start.elapsed());
-        }
-        done
     }
 
     pub(crate) fn poison(&self, cause: Error) -> Error {

@@ -57,7 +57,10 @@ impl DbInner {
     #[inline]
     pub(super) fn submit(&self, request: Request) -> Result<()> {
         let synced = request.durability == Durability::Synced;
-        self.timed(|latencies| &latencies.writes, || self.commits.submit(request, self))?;
+        match &self.latencies {
+            Some(latencies) => latencies.writes.of(|| self.commits.submit(request, self))?,
+            None => self.commits.submit(request, self)?,
+        }
         if synced {
             self.report_move();
         }

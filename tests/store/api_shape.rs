@@ -425,6 +425,12 @@ fn reports_are_printed_in_a_few_lines() -> Result<()> {
                 io(stats.wal_writes)
             ),
             "background: 1 flushes, 0 compactions, 0 tables moved, 0 filters rebuilt, 0 tables found damaged, 0 attempts failed".into(),
+            "written: 101 values, 0 tombstones; conditions: 0 met, 0 failed, 0 conflicts".into(),
+            format!(
+                "waits: 0 syncs of 0.000 s, 0 stalls of 0.000 s, 0 slowdowns of 0.000 s; work: flushes \
+                 {:.3} s, compactions 0.000 s",
+                stats.flush_work.nanos as f64 / 1e9
+            ),
         ]
     );
     let advice = db.advise();

@@ -8,7 +8,7 @@ use crate::compare::group;
 use crate::digits::digits;
 use crate::lines::{Line, median, newest, read};
 use crate::sentences::sentences;
-use crate::sizes::plot;
+use crate::sizes::{SIZES, at_size, plot};
 use crate::wins::wins;
 
 /// The documents' figures are of one day. Raw lines of other days are kept where `docs/decisions.md` cites them.
@@ -127,16 +127,6 @@ fn insertions(lines: &[Line]) -> String {
         text.push('\n');
     }
     text
-}
-
-/// The numbers of keys of [`sizes`].
-pub(crate) const SIZES: [u64; 3] = [MILLION, 10 * MILLION, 100 * MILLION];
-
-/// The median of a figure of W13.
-pub(crate) fn at_size(lines: &[Line], n: u64, store: &str, figure: &str) -> Option<f64> {
-    let group = group(lines, n, "names");
-    let value = median(group.get(&("w13", store, "alike"))?, figure)?[0];
-    Some(if figure == "open_mib" { value * f64::from(1 << 20) / n as f64 } else { value })
 }
 
 /// A store that grows: each cell has Bloom filters and ribbons.

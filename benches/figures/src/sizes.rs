@@ -1,9 +1,19 @@
-//! The plot of cost over size.
+//! Cost over size: the figures of W13, and their plot.
 
 use criba_report::figure::{Axis, Figure, Series};
 
-use crate::lines::Line;
-use crate::page::{SIZES, at_size};
+use crate::compare::group;
+use crate::lines::{Line, median};
+
+/// The numbers of keys that were measured.
+pub(crate) const SIZES: [u64; 3] = [1_000_000, 10_000_000, 100_000_000];
+
+/// The median of a figure of W13.
+pub(crate) fn at_size(lines: &[Line], n: u64, store: &str, figure: &str) -> Option<f64> {
+    let group = group(lines, n, "names");
+    let value = median(group.get(&("w13", store, "alike"))?, figure)?[0];
+    Some(if figure == "open_mib" { value * f64::from(1 << 20) / n as f64 } else { value })
+}
 
 /// The picture for `docs/figures`, under its name.
 ///

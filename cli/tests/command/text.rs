@@ -335,16 +335,16 @@ fn json_has_all_bytes() {
         .store("small", &[(b"\xff".into(), b"\xfe".into()), (b"a".into(), b"1".into())].into());
     assert_eq!(
         objects(&run(&format!("scan {store} --json --count")).well()),
-        [json!({"count": 2})]
+        [json!({"version": 1, "count": 2})]
     );
     let got = run(&format!("get {store} a none \\xff --json"));
     assert_eq!((got.code, got.err.as_str()), (1, ""));
     assert_eq!(
         objects(&got.out),
         [
-            json!({"key": "a", "value": "1"}),
-            json!({"key": "none", "absent": true}),
-            json!({"key_base64": "/w==", "value_base64": "/g=="}),
+            json!({"version": 1, "key": "a", "value": "1"}),
+            json!({"version": 1, "key": "none", "absent": true}),
+            json!({"version": 1, "key_base64": "/w==", "value_base64": "/g=="}),
         ]
     );
     assert_eq!(objects(&run(&format!("get {store} a --json")).well()).len(), 1);
