@@ -88,7 +88,7 @@ pub fn of_documents(root: &Path) -> Result<String, String> {
         writeln!(text, "{document}: {sentence}").expect("a string");
     }
     let (name, picture) = plot(&lines)?;
-    let path = root.join("docs/figures").join(name);
+    let path = root.join("docs/figures/peers").join(name);
     fs::write(&path, picture).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(text)
 }

@@ -85,7 +85,7 @@ fn each_paragraph_that_names_raw_lines_is_compared() {
 #[test]
 fn the_plot_is_of_the_raw_lines() {
     let (name, picture) = plot(&lines()).expect("figures");
-    let path = root().join("docs/figures").join(name);
+    let path = root().join("docs/figures/peers").join(name);
     let found = fs::read(&path).unwrap_or_default();
     assert!(found == picture, "{}: print it with the command `table`", path.display());
 }
