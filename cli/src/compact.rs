@@ -115,7 +115,10 @@ fn rewrite(args: &Args, db: Db, out: &mut dyn Write) -> Result<Answer> {
 fn merging<T>(args: &Args, tables: &[TableInfo], db: &Db, work: impl FnOnce() -> T) -> T {
     let total = tables.iter().map(|table| table.data_bytes).sum();
     let read = || db.stats().compaction_reads.bytes;
-    Progress::over_bytes(args.progress, "compacting").watch(total, read, work)
+    let progress = Progress::over_bytes(args.progress, "compacting");
+    let done = progress.watch(total, read, work);
+    progress.finish_and_clear();
+    done
 }
 
 #[derive(Debug, Serialize)]

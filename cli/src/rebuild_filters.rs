@@ -40,11 +40,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     db.set_policy(policy)?; // fails on a wrong number, before anything is printed
     let before = Size::of(&db);
     let total = db.tables().iter().map(|table| table.data_bytes).sum();
-    let report = Progress::over_bytes(args.progress, "building filters").watch(
-        total,
-        || db.stats().rebuild_reads.bytes,
-        || db.rebuild_filters(&policy),
-    )?;
+    let progress = Progress::over_bytes(args.progress, "building filters");
+    let read = || db.stats().rebuild_reads.bytes;
+    let report = progress.watch(total, read, || db.rebuild_filters(&policy));
+    progress.finish_and_clear();
+    let report = report?;
     let after = Size::of(&db);
     db.close()?;
     if args.json {

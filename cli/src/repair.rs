@@ -52,8 +52,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let vfs: Arc<dyn Vfs> = Arc::new(RealVfs);
     let total = bytes_in(&args.dir).unwrap_or(0);
     let written = || unfinished(&args.to).map(|dir| bytes_in(&dir).unwrap_or(0)).sum();
-    let repaired = Progress::over_bytes(args.progress, "salvaging")
+    let progress = Progress::over_bytes(args.progress, "salvaging");
+    let repaired = progress
         .watch(total, written, || repair_with(&args.dir, &args.to, uncertain, args.store, &vfs));
+    progress.finish_and_clear();
     let repaired = repaired.map_err(store::no_store)?;
     if args.json {
         json::print(&as_json(&repaired), out)?;

@@ -1,7 +1,9 @@
 //! What long commands report while they work.
 
 use std::fs;
+use std::process::Stdio;
 
+use crate::common::terminal::terminal;
 use crate::common::{Run, criba, run};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -63,4 +65,22 @@ fn nothing_is_reported_into_a_pipe_unless_it_is_wanted() {
     let refused = run(&format!("verify {dir} --quiet --progress json"));
     assert_eq!(refused.code, 2);
     run(&format!("verify {dir} --quiet")).well();
+}
+
+/// On a terminal a bar is drawn, and nothing of it is left beside the result.
+#[test]
+fn a_bar_is_drawn_on_a_terminal_and_cleared() {
+    let (_parent, dir) = store();
+    for line in LONG.map(|line| line.replace("DIR", &dir)) {
+        let mut command = criba(line.split(' '));
+        let (screen, drawn) = terminal();
+        let mut child = command.stderr(screen).stdout(Stdio::null()).spawn().expect("it starts");
+        drop(command); // and its end of the terminal
+        assert!(child.wait().expect("an end").success(), "{line}");
+        let drawn = drawn.join().expect("no panic");
+        assert!(drawn.contains("left"), "{line}: {drawn:?}");
+        let last = drawn.rsplit('\r').next().expect("the last line");
+        let shown = last.replace("\u{1b}[2K", "");
+        assert!(shown.trim().is_empty(), "{line}: {last:?} of {drawn:?}");
+    }
 }
