@@ -60,7 +60,8 @@ macro_rules! counts {
             fn add_to(self, counters: &[Counter; Self::FIELDS]) {
                 let [$($field),*] = counters;
                 $(if self.$field > 0 {
-                    $field.store($field.load(Ordering::Relaxed) + self.$field, Ordering::Relaxed);
+                    let sum = $field.load(Ordering::Relaxed).wrapping_add(self.$field);
+                    $field.store(sum, Ordering::Relaxed);
                 })*
             }
         }
