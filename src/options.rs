@@ -285,7 +285,7 @@ impl Options {
     }
 
     /// Whether the store counts latencies: see [`Db::latencies`](crate::Db::latencies). It costs two readings of the clock
-    /// for each call, 50 to 100 ns, and 2.5 KiB of memory for each of the first threads. Default: false.
+    /// for each call, and 4 KiB of memory for each of the first threads. Default: false.
     pub fn latencies(mut self, on: bool) -> Self {
         self.latencies = on;
         self

@@ -16,7 +16,8 @@ const CELLS: usize = BUCKETS + 1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Latencies {
-    /// Calls that look keys up: `get`, `contains`, `may_contain`, `explain`; `get_many` counts once.
+    /// Calls of a `Db` that look keys up: `get`, `contains`, `may_contain`, `explain`; `get_many` counts once. Reads of
+    /// snapshots and transactions do not count.
     pub reads: Histogram,
     /// Commits of writes and batches, with their waits and syncs, but without the lookups of conditional writes.
     pub writes: Histogram,
