@@ -154,7 +154,7 @@ pub use offline::repair::{Loss, Repaired, Uncertain, repair, repair_with};
 pub use offline::verify::{Finding, Verification, verify, verify_with};
 pub use options::Options;
 pub use recovery::open::RecoveryReport;
-pub use sstable::Compression;
+pub use sstable::{Compression, TableLayout};
 pub use value::Value;
 pub use wal::LostTail;
 

@@ -578,6 +578,11 @@ impl Db {
         background::compact_rewriting(self.inner()?, before)
     }
 
+    /// The sequence number of the last committed change: how many changes the store has had. No I/O.
+    pub fn latest_sequence_number(&self) -> u64 {
+        if self.is_here() { self.0.inner.sequences.newest() } else { 0 }
+    }
+
     /// The policy for the filters of new tables. No I/O.
     pub fn policy(&self) -> FilterPolicy {
         if self.is_here() { self.0.inner.filters.policy() } else { FilterPolicy::default() }

@@ -211,6 +211,11 @@ impl ReadOnlyDb {
         advise(&loaded.view.version, &loaded.env.ledger, loaded.settings)
     }
 
+    /// As [`Db::latest_sequence_number`](crate::Db::latest_sequence_number), of what this handle shows.
+    pub fn latest_sequence_number(&self) -> u64 {
+        self.loaded().map(|loaded| loaded.seq).unwrap_or_default()
+    }
+
     /// The id of the store, which each of its files and checkpoints has. No I/O.
     pub fn store_id(&self) -> u64 {
         self.0.loaded.load().env.store

@@ -18,6 +18,11 @@ use crate::value::Value;
 /// The bytes that a compaction reads at once.
 const READAHEAD_BYTES: u64 = 256 * 1024;
 
+/// The bytes that a scan announces after its first block. Each later announcement is eight times as long, up to the
+/// longest.
+const FIRST_ANNOUNCED: u64 = 64 * 1024;
+const MOST_ANNOUNCED: u64 = 4 << 20;
+
 /// The purpose of a walk, which determines how it reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadPlan {
@@ -39,6 +44,10 @@ pub(crate) struct TableCursor {
     number: usize,
     /// Bytes read ahead, and the offset of the first one.
     ahead: (u64, Bytes),
+    /// The block that the scan read last.
+    read: Option<usize>,
+    /// The length and the end of what the scan announced.
+    announced: (u64, u64),
     /// The memory of the block before.
     spare: Spare,
 }
@@ -53,7 +62,9 @@ impl TableCursor {
     ) -> Result<Self> {
         let ahead = (0, Bytes::new());
         let spare = Spare::default();
-        let mut cursor = Self { table, direction, plan, current: None, number: 0, ahead, spare };
+        let (current, number, read, announced) = (None, 0, None, (0, 0));
+        let mut cursor =
+            Self { table, direction, plan, current, number, ahead, read, announced, spare };
         let index = cursor.table.index();
         let blocks = index.len();
         let number = match start {
@@ -129,6 +140,9 @@ impl TableCursor {
                         let length = handle.length + TRAILER_BYTES as u64;
                         self.table.file().check_if_large(handle)?;
                         self.table.env().ledger.scan_reads.count(length);
+                        if self.direction == Direction::Forward {
+                            self.announce(number, handle);
+                        }
                         let spare = std::mem::take(&mut self.spare.bytes);
                         let bytes = self.table.file().read_into(spare, handle.offset, length)?;
                         self.table.file().verified(&bytes.into(), handle)?
@@ -153,6 +167,19 @@ impl TableCursor {
         self.number = number;
         self.current = Some((block, position));
         Ok(())
+    }
+
+    /// Announces a block and those behind it, if the block before was read, too.
+    fn announce(&mut self, number: usize, handle: BlockHandle) {
+        let before = self.read.replace(number);
+        let (length, end) = self.announced;
+        if before.map(|before| before + 1) != Some(number) || handle.offset < end {
+            return;
+        }
+        let length = (8 * length).clamp(FIRST_ANNOUNCED, MOST_ANNOUNCED);
+        let left = self.table.index().data_end().saturating_sub(handle.offset);
+        self.announced = (length, handle.offset + length.min(left));
+        self.table.announce_scan(handle.offset, length.min(left));
     }
 
     fn read_ahead(&mut self, handle: BlockHandle) -> Result<Bytes> {

@@ -143,6 +143,10 @@ impl TableRandom {
         fields.bytes(16)?.try_into().ok().map(Self)
     }
 
+    pub(crate) fn bytes(&self) -> [u8; 16] {
+        self.0
+    }
+
     /// The salt of the checksums of blocks.
     pub(crate) fn salt(&self) -> u64 {
         LittleEndian::read_u64(&self.0)

@@ -21,6 +21,7 @@ mod filter;
 mod format;
 mod index;
 mod large_block;
+mod layout;
 mod pool;
 mod reader;
 #[cfg(test)]
@@ -48,6 +49,7 @@ pub(crate) use format::{
     TRAILER_BYTES, TableMeta, check_block,
 };
 pub(crate) use index::Index;
+pub use layout::TableLayout;
 pub(crate) use pool::FilePool;
 pub(crate) use reader::Table;
 pub(crate) use writer::{FinishedTable, TableSettings, TableWriter};

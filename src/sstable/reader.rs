@@ -323,6 +323,13 @@ impl Table {
         Ok(length)
     }
 
+    /// Announces bytes that a scan will probably read. Only a hint.
+    pub(super) fn announce_scan(&self, offset: u64, length: u64) {
+        if let Ok(file) = self.env.files.get(self.meta.id, &self.env.dir) {
+            let _ = file.hint(AccessHint::Scan { offset, length });
+        }
+    }
+
     pub(crate) fn env(&self) -> &Arc<TableEnv> {
         &self.env
     }

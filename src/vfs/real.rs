@@ -156,6 +156,7 @@ impl VfsFile for RealFile {
         let (offset, length, advice) = match hint {
             AccessHint::Random => (0, 0, Advice::Random),
             AccessHint::WillNeed { offset, length } => (offset, length, Advice::WillNeed),
+            AccessHint::Scan { .. } => return Ok(()),
         };
         // A length of 0 means up to the end.
         fadvise(&self.file, offset, NonZeroU64::new(length), advice).map_err(Into::into)

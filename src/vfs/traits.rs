@@ -117,6 +117,14 @@ pub enum AccessHint {
         /// How many they are.
         length: u64,
     },
+    /// A scan reads on from block to block, and so probably these bytes. A layer of slow reads can read them at once;
+    /// for a disk it is not worth a call of the system.
+    Scan {
+        /// Where they begin.
+        offset: u64,
+        /// How many they are.
+        length: u64,
+    },
 }
 
 /// The type of a name's file.

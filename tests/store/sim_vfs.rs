@@ -183,6 +183,15 @@ fn a_renamed_or_removed_directory_is_back_until_its_parent_is_synced() {
         assert_eq!(list(&disk, DIR).is_ok(), there);
     }
     assert!(root(&vfs).remove(NAME.as_ref(), kind).is_err(), "it is gone");
+
+    // Nothing of it shows in a later directory of its name.
+    let vfs = disk();
+    dir(&vfs).remove("a".as_ref(), KIND).unwrap();
+    root(&vfs).remove(NAME.as_ref(), kind).unwrap();
+    root(&vfs).create_dir("other".as_ref(), 0o700).unwrap();
+    vfs.open_dir("/other".as_ref()).unwrap().create("a".as_ref(), KIND, 0o600).unwrap();
+    root(&vfs).rename("other".as_ref(), NAME.as_ref(), kind).unwrap();
+    assert_eq!(list(&vfs, DIR).unwrap(), ["a"]);
 }
 
 #[test]

@@ -253,11 +253,17 @@ impl SimDisk {
         if self.find(path).is_ok() || self.has_dir(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
+        self.forget_names_in(path);
         let number = self.next_number();
         self.directories.insert(path.to_owned(), number);
         let time = self.tick();
         self.moved.push(Moved { from: None, to: Some(path.to_owned()), number, time });
         Ok(())
+    }
+
+    /// Drops the names of an earlier directory of this path, which were removed and perhaps not synced.
+    fn forget_names_in(&mut self, dir: &Path) {
+        self.names.retain(|path, _| path.parent() != Some(dir));
     }
 
     /// Renames a directory to a name that only an empty directory has, or removes an empty one.
@@ -281,6 +287,7 @@ impl SimDisk {
             Some(to) => {
                 self.check_parent(to)?;
                 self.directories.remove(to);
+                self.forget_names_in(to);
                 self.move_all(from, to);
             }
             None => _ = self.directories.remove(from),

@@ -1,0 +1,223 @@
+//! The one writer of a store in a bucket.
+
+use std::fmt;
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use criba::Db;
+use criba::vfs::FileKind;
+
+use crate::bucket::Bucket;
+use crate::epoch::{self, Writer};
+use crate::error::{Error, Result};
+use crate::files::TableFiles;
+use crate::install::install;
+use crate::local::LocalDir;
+use crate::location::Location;
+use crate::manifests;
+use crate::options::Options;
+use crate::published::Published;
+use crate::publisher::{Publisher, Rules, read_published};
+use crate::requests::{Purpose, RequestCounts};
+use crate::{connect, directories};
+
+/// The writer of a store in a bucket: a [`Db`], from [`open`], whose finished tables become objects.
+///
+/// Writes are durable on the local disk first, as [`criba::Durability`] says. A thread publishes:
+/// [`Options::publish_every`]. After a publication, tables beyond [`Options::local_bytes`] leave the local disk; a
+/// lookup then makes a request for each of their blocks that it reads, and a compaction one for each 4 MiB.
+///
+/// When another writer opens the store, this one fails at its next publication with [`Error::Fenced`]: its [`Db`] is
+/// closed, and the local directory stays as it is.
+///
+/// Dropping it ends the thread, without a publication; clones of the `Db` then go on locally.
+pub struct ObjectDb {
+    publisher: Arc<Publisher>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What is in the bucket, and what is not yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Publications {
+    /// The epoch of this writer.
+    pub epoch: u64,
+    /// The number of the newest manifest of this writer.
+    pub manifest: u64,
+    /// At most so many changes are not in it.
+    pub unpublished_changes: u64,
+    /// The bytes of tables that are not in it.
+    pub unpublished_bytes: u64,
+    /// The time since the last publication.
+    pub since_publication: Duration,
+    /// The error of the last attempt, if it failed.
+    pub last_error: Option<String>,
+}
+
+impl fmt::Debug for ObjectDb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ObjectDb").field(&self.publisher.bucket()).finish()
+    }
+}
+
+impl Deref for ObjectDb {
+    type Target = Db;
+
+    fn deref(&self) -> &Db {
+        self.publisher.db()
+    }
+}
+
+/// Opens the store in a bucket for writing, or makes one in an empty bucket. The earlier writer is fenced.
+///
+/// `local` is the directory of this writer: the store with its log, and the stubs of tables that are only in the
+/// bucket. It is made if it is missing, in a directory that exists. A new or emptied directory gets the newest
+/// published version.
+///
+/// Cost: a listing, a request for the newest manifest, one to begin the epoch; with an empty `local` one for each
+/// table, sixteen at once.
+///
+/// # Errors
+/// [`Error::Fenced`]: another writer has opened the store since this directory was used; its unpublished changes stay
+/// there. [`Error::OtherBucket`]; [`Error::Request`]; [`Error::Damaged`]; [`Error::Store`].
+pub fn open(
+    location: impl Into<Location>,
+    local: impl AsRef<Path>,
+    options: Options,
+) -> Result<ObjectDb> {
+    let bucket = connect(location.into(), &options)?;
+    let (local, store) = directories(&options, local.as_ref())?;
+    let lock = local.lock()?;
+    local.remove_temporary()?;
+    let limit = options.backlog_bytes;
+    let files = TableFiles::new(options.vfs, bucket.clone(), store.path.clone(), limit);
+    files.keep(lock);
+    let store_options = options.store.vfs(files.clone());
+
+    let (version, has_local) = begin_epoch(&bucket, &local, &store, &store_options)?;
+    if version.has_store() && !has_local {
+        install(&bucket, &store, &version, None)?;
+    }
+    store.remove_temporary()?;
+    let db = store_options.open(&store.path)?;
+    if db.latest_sequence_number() < version.changes {
+        return Err(Error::OtherBucket {
+            directory: local.path,
+            bucket: bucket.to_string(),
+            found: format!(
+                "an older copy of it, with {} of {} changes",
+                db.latest_sequence_number(),
+                version.changes
+            ),
+        });
+    }
+    let rules = Rules { local_bytes: options.local_bytes, interval: options.publish_every };
+    let publisher = Arc::new(Publisher::new(bucket, files, db, (local, store), version, rules)?);
+    let of_thread = Arc::clone(&publisher);
+    let thread = std::thread::Builder::new()
+        .name("criba-publish".into())
+        .spawn(move || of_thread.run())
+        .map_err(crate::local::io_error("start a thread", Path::new("")))?;
+    Ok(ObjectDb { publisher, thread: Some(thread) })
+}
+
+/// Begins the next epoch. Returns the published version, and whether the local directory has it, and perhaps more.
+fn begin_epoch(
+    bucket: &Bucket,
+    local: &LocalDir,
+    store: &LocalDir,
+    options: &criba::Options,
+) -> Result<(Published, bool)> {
+    loop {
+        let of_task = bucket.clone();
+        let newest = bucket.runtime.wait(async move { manifests::newest(&of_task, None).await })?;
+        let writer = Writer::read(local)?;
+        // Without a record a reader made the directory, or nothing is there.
+        let has_store = store.read("CURRENT", FileKind::Current)?.is_some();
+        let has_local = writer.is_some() && has_store;
+        let found = newest.as_ref().map(|newest| newest.epoch);
+        if let Some(writer) = writer.filter(|_| has_store)
+            && (!writer.is_of(found) || found.is_none() && read_published(local)?.is_some())
+        {
+            return Err(match newest {
+                Some(newest) => Error::Fenced {
+                    directory: local.path.clone(),
+                    epoch: writer.epoch.number,
+                    newest: newest.epoch.number,
+                    unpublished: unpublished(local, store, options)?,
+                },
+                None => Error::OtherBucket {
+                    directory: local.path.clone(),
+                    bucket: bucket.to_string(),
+                    found: format!(
+                        "epoch {} of a store, and no manifest there",
+                        writer.epoch.number
+                    ),
+                },
+            });
+        }
+        if let Some(version) = epoch::begin(bucket, local, newest)? {
+            return Ok((version, has_local));
+        }
+    }
+}
+
+/// How many changes of a local directory are not published, at most.
+fn unpublished(local: &LocalDir, store: &LocalDir, options: &criba::Options) -> Result<u64> {
+    let published = read_published(local)?.map_or(0, |published| published.changes);
+    let db = options.clone().open_read_only(&store.path)?;
+    Ok(db.latest_sequence_number().saturating_sub(published))
+}
+
+impl ObjectDb {
+    /// Publishes: when it returns, all that was committed before the call is in the bucket.
+    ///
+    /// Cost: a flush; a request for each new table of up to 8 MiB, two at once, and for each 8 MiB of larger ones; one
+    /// for the manifest. None if nothing was changed.
+    ///
+    /// # Errors
+    /// [`Error::Fenced`]; [`Error::Request`]: nothing is lost, and the next call goes on; [`Error::Store`];
+    /// [`Error::Closed`].
+    pub fn sync_remote(&self) -> Result<()> {
+        self.publisher.publish()
+    }
+
+    /// What is in the bucket, and what is not yet. No I/O.
+    pub fn publications(&self) -> Publications {
+        self.publisher.publications()
+    }
+
+    /// The requests since the opening.
+    pub fn requests(&self, purpose: Purpose) -> RequestCounts {
+        self.publisher.bucket().requests.counts(purpose)
+    }
+
+    /// Publishes, then closes the store.
+    ///
+    /// # Errors
+    /// As [`sync_remote`](Self::sync_remote): then the store is closed all the same, and the local directory has what
+    /// is not published. As [`Db::close`].
+    pub fn close(mut self) -> Result<()> {
+        let published = self.publisher.publish();
+        self.end_thread();
+        let closed = self.publisher.db().clone().close();
+        published.and(closed.map_err(Error::from))
+    }
+
+    fn end_thread(&mut self) {
+        self.publisher.stop();
+        if let Some(thread) = self.thread.take() {
+            // It panics only if it has a defect; the drop must not add another panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for ObjectDb {
+    fn drop(&mut self) {
+        self.end_thread();
+    }
+}
