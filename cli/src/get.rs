@@ -17,7 +17,8 @@ use crate::{Answer, json, print_error, store, text};
 
 /// Print the value of a key; exit code 1 if the key is absent
 ///
-/// With several keys, prints key TAB value a line for those that are present. The key - stands for the keys of standard
+/// With several keys, prints key TAB value a line for those that are present, and an error line for each whose block is
+/// damaged. The key - stands for the keys of standard
 /// input: one a line, as text, plain or gzipped. Up to 1,024 that have arrived are looked up together.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -85,9 +86,7 @@ fn of_standard_input(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         keys.clear();
         let read = read_keys(&mut lines, &mut keys);
         // The keys before a wrong line have their answers, wherever a batch ends.
-        if look_up(&db, &keys, args, false, out)? == Answer::No {
-            answer = Answer::No;
-        }
+        answer = answer.max(look_up(&db, &keys, args, false, out)?);
         out.flush()?;
         read?;
         if keys.is_empty() {
@@ -112,7 +111,8 @@ fn read_keys(lines: &mut Lines<'_>, keys: &mut Vec<Vec<u8>>) -> Result<()> {
     Ok(())
 }
 
-/// Prints what `--missing` says of each key. If the key is alone, it is not printed with its value.
+/// Prints what `--missing` says of each key. If the key is alone, it is not printed with its value. Of several keys, one
+/// that cannot be looked up has an error line, and the others have their answers.
 fn look_up(
     db: &ReadOnlyDb,
     keys: &[Vec<u8>],
@@ -121,9 +121,23 @@ fn look_up(
     out: &mut dyn Write,
 ) -> Result<Answer> {
     let mut answer = Answer::Yes;
-    for (key, value) in keys.iter().zip(db.get_many(keys)?) {
+    let values: Vec<_> = match db.get_many(keys) {
+        Ok(values) => values.into_iter().map(Ok).collect(),
+        // A damaged block fails the whole batch.
+        Err(_) if keys.len() > 1 => keys.iter().map(|key| db.get(key)).collect(),
+        Err(error) => return Err(error.into()),
+    };
+    for (key, value) in keys.iter().zip(values) {
+        let value = match value {
+            Ok(value) => value,
+            Err(error) => {
+                print_error(&format!("{}: {error}", escaped(key)));
+                answer = answer.max(Answer::Failed);
+                continue;
+            }
+        };
         if value.is_none() && args.missing == Missing::Fail {
-            answer = Answer::No;
+            answer = answer.max(Answer::No);
         }
         match value {
             None if args.missing == Missing::Skip => {}

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag::register_conditional_shutdown;
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
@@ -48,16 +48,18 @@ pub(crate) fn before_end(step: impl FnOnce() + Send + 'static) -> Guard {
 }
 
 fn start() {
-    let at_once = Arc::new(AtomicBool::new(false));
+    let (came, at_once) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     // Before the thread that sets it, so that it is read first: a signal runs these in order.
     for signal in [SIGINT, SIGTERM] {
-        let _ = register_conditional_shutdown(signal, EXIT_CODE, Arc::clone(&at_once));
+        // The list below does not have a signal that comes before it is made.
+        let _ = flag::register(signal, Arc::clone(&came));
+        let _ = flag::register_conditional_shutdown(signal, EXIT_CODE, Arc::clone(&at_once));
     }
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else {
         return at_once.store(true, Ordering::SeqCst);
     };
     thread::spawn(move || {
-        if signals.forever().next().is_some() {
+        if came.load(Ordering::SeqCst) || signals.forever().next().is_some() {
             ENDING.store(true, Ordering::SeqCst);
             at_once.store(true, Ordering::SeqCst);
             let steps = std::mem::take(&mut *steps());

@@ -44,7 +44,7 @@ mod verify;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -102,13 +102,15 @@ fn version() -> &'static str {
     &VERSION
 }
 
-/// The answer of a command that succeeded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The answer of a command that came to its end. The greatest counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answer {
     /// Done, found, or it holds.
     Yes,
     /// Absent, or it does not hold.
     No,
+    /// Parts failed. Their errors are printed.
+    Failed,
 }
 
 impl Command {
@@ -155,7 +157,15 @@ impl Command {
 
 /// Runs a command line, program name first. Returns the exit code.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
+    fail_at_the_file_limit();
     run_as(args, |cli: &Cli, out| cli.command.run(out))
+}
+
+/// Lets a write beyond the limit of a file's size (`ulimit -f`) fail, as one on a full disk does. By default the signal
+/// ends the process without a word.
+fn fail_at_the_file_limit() {
+    // The flag is not read: what counts is that the signal has a handler.
+    let _ = signal_hook::flag::register(rustix::process::Signal::XFSZ.as_raw(), Arc::default());
 }
 
 /// Runs a command line, program name first, with `command`. Returns the exit code.
@@ -181,6 +191,7 @@ pub fn run_as<C: Parser>(
     match done.and_then(|answer| flushed.map(|()| answer)) {
         Ok(Answer::Yes) => 0,
         Ok(Answer::No) => 1,
+        Ok(Answer::Failed) => 3,
         Err(failure) => {
             if !failure.is_closed_pipe() {
                 print_error(&failure.to_string());

@@ -39,7 +39,8 @@ pub(crate) struct Args {
     dir: PathBuf,
     /// The file, plain or gzipped; - is standard input
     file: PathBuf,
-    /// Take bytes as they are, without escapes: the key up to the first TAB, the value up to the newline
+    /// Take bytes as they are, without escapes: the key up to the first TAB, the value up to the
+    /// newline. A value that ends with CR is refused, unless --crlf says that each line ends so
     #[arg(long)]
     raw: bool,
     /// The lines end with CR and newline

@@ -5,8 +5,9 @@ use std::fmt::{self, Write};
 use std::io::{self, IsTerminal, stderr};
 use std::ops::Deref;
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
 use serde_json::json;
@@ -21,10 +22,12 @@ const TIME: &str = "{msg} {elapsed}";
 const JSON: &str = "{json}";
 /// How often `watch` looks.
 const INTERVAL: Duration = Duration::from_millis(200);
+/// Between two lines of JSON.
+const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct ProgressArgs {
-    /// Report on standard error how far the work is: a bar, on a terminal only, or a JSON object each second
+    /// Report on standard error how far the work is: a bar, on a terminal only, or a JSON object at the start and each second
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     progress: How,
     /// Report nothing meanwhile
@@ -89,7 +92,7 @@ impl Progress {
         let this = Self { bar, is_json };
         this.set_template(template);
         this.bar.set_draw_target(if is_json {
-            ProgressDrawTarget::term_like_with_hz(Box::new(JsonLines), 1)
+            ProgressDrawTarget::term_like_with_hz(Box::<JsonLines>::default(), 5)
         } else {
             ProgressDrawTarget::stderr()
         });
@@ -174,14 +177,16 @@ fn write_json(what: &str, state: &ProgressState, out: &mut dyn Write) -> fmt::Re
         "of": state.len(),
         "per_second": state.per_sec(),
         "seconds": state.elapsed().as_secs_f64(),
-        "seconds_left": state.len().map(|_| state.eta().as_secs_f64()),
+        "seconds_left": state.len().filter(|_| state.pos() > 0).map(|_| state.eta().as_secs_f64()),
     });
     write!(out, "{object}")
 }
 
-/// Prints each state of a bar on a line of its own.
-#[derive(Debug)]
-struct JsonLines;
+/// Prints states of a bar on lines of their own, one a second at most.
+#[derive(Debug, Default)]
+struct JsonLines {
+    printed: Mutex<Option<Instant>>,
+}
 
 impl TermLike for JsonLines {
     fn width(&self) -> u16 {
@@ -195,11 +200,12 @@ impl TermLike for JsonLines {
     /// A state comes in one call, spaces up to the width in another.
     fn write_str(&self, text: &str) -> io::Result<()> {
         let text = text.trim();
-        if text.is_empty() {
-            Ok(())
-        } else {
-            io::Write::write_all(&mut stderr(), format!("{text}\n").as_bytes())
+        let mut printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
+        if text.is_empty() || printed.is_some_and(|at| at.elapsed() < SECOND) {
+            return Ok(());
         }
+        *printed = Some(Instant::now());
+        io::Write::write_all(&mut stderr(), format!("{text}\n").as_bytes())
     }
 
     fn move_cursor_up(&self, _: usize) -> io::Result<()> {

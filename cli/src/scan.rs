@@ -11,8 +11,8 @@ use crate::failure::{Failure, Result};
 use crate::lines::packed;
 use crate::progress::{Progress, ProgressArgs};
 use crate::store::ClockArgs;
-use crate::text::escaped;
-use crate::{Answer, json, store, text};
+use crate::text::{counted, escaped};
+use crate::{Answer, json, print_error, store, text};
 
 /// Print keys and values in order, key TAB value a line: the form that `load` reads
 #[derive(Debug, clap::Args)]
@@ -78,6 +78,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let mut range = db.range(range);
     let limit = args.limit.unwrap_or(usize::MAX) as u64;
     let mut printed: u64 = 0;
+    let mut expiring: u64 = 0;
     let progress =
         if args.count { progress(args.progress, &db, "counting") } else { Progress::hidden() };
     while printed < limit {
@@ -90,11 +91,16 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         }
         if !args.count {
             print_item(args, printed == 0, &key, &value, out)?;
+            expiring += u64::from(expiry.is_some());
         }
         printed += 1;
         report(&progress, printed);
     }
     progress.finish_and_clear();
+    if expiring > 0 && !args.keys {
+        let keys = counted(expiring, "key");
+        print_error(&format!("note: {keys} with an expiry, which only dump prints"));
+    }
     match (args.count, args.json) {
         (false, _) => {}
         (true, false) => writeln!(out, "{printed}")?,

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     print_memory(memory, out)?;
     print_degraded(&tables, &args.dir, out)?;
     print_crowded(&tables, out)?;
-    print_logs(&recovery, out)?;
+    print_logs(&recovery, &args.dir, out)?;
     Ok(Answer::Yes)
 }
 
@@ -369,7 +369,7 @@ fn print_crowded(tables: &[TableInfo], out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-fn print_logs(recovery: &RecoveryReport, out: &mut dyn Write) -> Result<()> {
+fn print_logs(recovery: &RecoveryReport, dir: &Path, out: &mut dyn Write) -> Result<()> {
     let lost = left_out(recovery);
     let text = format!(
         "logs: {}, with {} that no table has yet{}",
@@ -379,7 +379,11 @@ fn print_logs(recovery: &RecoveryReport, out: &mut dyn Write) -> Result<()> {
     );
     writeln!(out, "{}", wrapped(&text, 4))?;
     for lost in lost {
-        writeln!(out, "{}", wrapped(&format!("  {}", store::lost_tail_as_text(lost)), 6))?;
+        writeln!(
+            out,
+            "{}",
+            wrapped(&format!("  {}", store::lost_tail_as_text(lost, Some(dir))), 6)
+        )?;
     }
     if recovery.unreferenced_files > 0 {
         let files = thousands(recovery.unreferenced_files as u64);

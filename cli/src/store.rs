@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::compression::SettingArgs;
 use crate::failure::{Failure, Result};
 use crate::policy::FilterArgs;
+use crate::shell::quoted;
 use crate::{print_error, text};
 
 /// The option for a clock that was set back.
@@ -48,7 +49,7 @@ pub(crate) fn to_read_within(
     // It keeps a file of each table open.
     let _ = raise_file_limit();
     let db = options.max_open_files(usize::MAX).open_read_only(dir).map_err(no_store)?;
-    warn_of_losses(&db.recovery());
+    warn_of_losses(&db.recovery(), Some(dir));
     Ok(db)
 }
 
@@ -101,7 +102,7 @@ fn change_policy(db: &Db, filters: &FilterArgs) -> Result<()> {
 
 fn existing(dir: &Path, options: Options) -> Result<Db> {
     let db = options.create_if_missing(false).open(dir).map_err(no_store)?;
-    warn_of_losses(db.recovery());
+    warn_of_losses(db.recovery(), None);
     Ok(db)
 }
 
@@ -119,7 +120,7 @@ pub(crate) fn no_store(error: Error) -> Failure {
 
 fn open(dir: &Path, options: Options) -> Result<Db> {
     let db = options.open(dir)?;
-    warn_of_losses(db.recovery());
+    warn_of_losses(db.recovery(), None);
     Ok(db)
 }
 
@@ -146,9 +147,9 @@ pub(crate) fn findings(found: &Verification, from: &Path, to: &Path) -> Vec<Foun
     found.findings.iter().map(moved).collect()
 }
 
-fn warn_of_losses(recovery: &RecoveryReport) {
+fn warn_of_losses(recovery: &RecoveryReport, only_read: Option<&Path>) {
     for lost in recovery.lost_tail.iter().chain(&recovery.lost_edit) {
-        print_error(&format!("warning: {}", lost_tail_as_text(lost)));
+        print_error(&format!("warning: {}", lost_tail_as_text(lost, only_read)));
     }
     for kept in &recovery.kept_files {
         print_error(&format!(
@@ -158,8 +159,8 @@ fn warn_of_losses(recovery: &RecoveryReport) {
     }
 }
 
-/// What recovery dropped and where, in a line.
-pub(crate) fn lost_tail_as_text(lost: &LostTail) -> String {
+/// What recovery dropped and where, in a line. `dir`: the store, if it was only read, so that a repair finds all of it.
+pub(crate) fn lost_tail_as_text(lost: &LostTail, dir: Option<&Path>) -> String {
     let LostTail { path, offset, found, bytes, .. } = lost;
     let (path, bytes) = (path.display(), text::counted(*bytes, "byte"));
     let place = format!("{path}: offset {offset}: expected a whole record, found {found}");
@@ -168,9 +169,15 @@ pub(crate) fn lost_tail_as_text(lost: &LostTail) -> String {
             "{place}; left out are {bytes} of a write that a crash cut short, or that is under way"
         );
     }
-    let records = text::counted(lost.records, "whole record");
+    let records =
+        if lost.records == 1 { "a record".into() } else { format!("{} records", lost.records) };
+    let repair = dir.map_or(String::new(), |dir| {
+        format!(
+            "; before the next write, criba repair {} --to NEW can salvage what is whole",
+            quoted(dir)
+        )
+    });
     format!(
-        "{place}; left out are {bytes} with {records}, after damage or a power failure; before the next write, \
-         criba repair DIR --to NEW can salvage them"
+        "{place}; left out are {bytes} with the end of {records}, after damage or a power failure{repair}"
     )
 }

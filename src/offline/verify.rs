@@ -163,10 +163,14 @@ impl Verification {
         if let Some(LostTail { path, offset, bytes, records, found }) = lost {
             let what = match records {
                 0 => format!("a crash cut short what was not synced, {bytes} bytes: {found}"),
-                _ => format!(
-                    "{bytes} bytes that were not synced do not count, with {records} whole records, after \
-                     damage or a power failure: {found}; before the next write, a repair can salvage them"
-                ),
+                _ => {
+                    let records =
+                        if records == 1 { "a record".into() } else { format!("{records} records") };
+                    format!(
+                        "{bytes} bytes that were not synced do not count, with the end of {records}, after damage \
+                         or a power failure: {found}; before the next write, a repair can salvage what is whole"
+                    )
+                }
             };
             self.note(path, Some(offset), what);
         }

@@ -391,11 +391,12 @@ impl LogReader {
         Ok(furthest)
     }
 
-    /// The number of whole frames from `from` on with which a record begins.
+    /// The number of whole frames from `from` on with which a record ends. The process writes in order: if it dies
+    /// within a record, no record ends behind.
     pub(crate) fn records_from(&mut self, from: u64) -> Result<u64> {
         let mut records = 0;
         self.search_from(from, |frame| {
-            records += u64::from(matches!(frame.kind, FrameKind::Full | FrameKind::First));
+            records += u64::from(matches!(frame.kind, FrameKind::Full | FrameKind::Last));
         })?;
         Ok(records)
     }

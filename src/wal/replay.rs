@@ -26,8 +26,8 @@ pub struct LostTail {
     pub offset: u64,
     /// Dropped bytes in this log and later ones, without zeros at the end.
     pub bytes: u64,
-    /// Whole records among them. A crash of the process leaves none; a power failure can, and damage does. Before
-    /// the next write [`repair`](crate::repair) can salvage them.
+    /// Records that end in them. A crash of the process leaves none; a power failure can, and damage does. Before
+    /// the next opening that writes [`repair`](crate::repair) can salvage them.
     pub records: u64,
     /// What was found instead of a record.
     pub found: String,
@@ -41,7 +41,11 @@ impl fmt::Display for LostTail {
             f,
             "{path}: offset {offset}: expected a whole record, found {found}; {bytes} bytes"
         )?;
-        if *records > 0 { write!(f, " with {records} whole records") } else { Ok(()) }
+        match *records {
+            0 => Ok(()),
+            1 => write!(f, " with the end of a record"),
+            records => write!(f, " with the ends of {records} records"),
+        }
     }
 }
 

@@ -4,9 +4,10 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use crate::compare::group;
+use crate::compare::{PEERS, best, group, marked};
 use crate::digits::digits;
 use crate::lines::{Line, median, newest, read};
+use crate::rows::ROWS;
 use crate::sentences::sentences;
 use crate::sizes::{SIZES, at_size, plot};
 use crate::wins::wins;
@@ -31,6 +32,7 @@ pub const TABLES: &[Table] = &[
     Table { document: PAGE, title: "Insertions", print: insertions },
     Table { document: PAGE, title: "Transfers", print: transfers },
     Table { document: PAGE, title: "Ingest", print: ingest },
+    Table { document: PAGE, title: "Paths as keys", print: paths },
     Table { document: PAGE, title: "Compressed blocks", print: compression },
     Table { document: "docs/beyond.md", title: "Cost over size", print: sizes },
 ];
@@ -125,6 +127,23 @@ fn insertions(lines: &[Line]) -> String {
             write!(text, "{rate}{}|", times.unwrap_or_default()).expect("a string");
         }
         text.push('\n');
+    }
+    text
+}
+
+/// The main rows, with paths as keys.
+fn paths(lines: &[Line]) -> String {
+    const STORES: [&str; 4] = ["criba", "criba-ribbon", PEERS[0], PEERS[1]];
+    let group = group(lines, MILLION, "paths");
+    let mut text = header(&["", "criba", "ribbon", "rocksdb", "fjall"]);
+    for row in ROWS {
+        let cells = STORES.map(|store| best(&group, row, store));
+        if row.figure.contains("p99") || cells.iter().any(Option::is_none) {
+            continue;
+        }
+        let cells = cells.map(|cell| cell.map(marked).unwrap_or_default()).join("|");
+        writeln!(text, "|{} {}|{cells}|", row.workload.to_uppercase(), row.words)
+            .expect("a string");
     }
     text
 }

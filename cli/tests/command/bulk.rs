@@ -225,3 +225,33 @@ fn sizes_have_units() {
         assert_eq!(with_input(line, b"").code, 2, "{size}");
     }
 }
+
+/// A damaged block costs the answers of its own keys.
+#[test]
+fn a_damaged_block_has_an_error_line_for_each_of_its_keys() {
+    let (dir, store) = store();
+    run(&format!("compact {store}")).well();
+    let table = fs::read_dir(&store).expect("a store").map(|entry| entry.expect("a name").path());
+    let table = table.filter(|path| path.extension().is_some_and(|end| end == "sst")).max();
+    let table = table.expect("a table");
+    let mut bytes = fs::read(&table).expect("a table");
+    bytes[9000] ^= 1;
+    fs::write(&table, bytes).expect("a writable file");
+    let keys: Vec<String> = (0..5000).map(|number| format!("key{number}")).collect();
+    let got = with_input(["get", &store, "-"], keys.join("\n").as_bytes());
+    assert_eq!(got.code, 3);
+    let (answers, errors) = (got.out.lines().count(), got.err.lines().count());
+    assert_eq!(answers + errors, 5000);
+    assert!((1..300).contains(&errors), "{errors}");
+    for line in got.err.lines() {
+        let (key, error) =
+            line.strip_prefix("criba: key").and_then(|line| line.split_once(": ")).expect(line);
+        assert!(
+            error.contains("expected a data block") && !got.out.contains(&format!("key{key}\t")),
+            "{line}"
+        );
+        let alone = run(&format!("get {store} key{key}"));
+        assert!(alone.code == 3 && alone.out.is_empty(), "{}", alone.err);
+    }
+    drop(dir);
+}

@@ -398,3 +398,25 @@ fn a_load_beside_damage_stores_its_lines() {
     assert_eq!((end.code, end.err.as_str()), (0, ""));
     assert!(end.out.starts_with("200,000 lines written"), "{}", end.out);
 }
+
+/// The limit of a file's size is an error as a full disk is one, and no silent end of the process.
+#[test]
+fn a_write_beyond_the_file_limit_is_an_error() {
+    let place = Place::new();
+    let (store, lines) = (place.at("store"), place.at("lines"));
+    let lines_of_it = (0..60_000).map(|number| format!("user{number}\tvalue of it"));
+    fs::write(&lines, lines_of_it.collect::<Vec<_>>().join("\n")).expect("room");
+    let criba = criba(&[] as &[&str]).get_program().display().to_string();
+    let command = format!("ulimit -f 500; {criba} load {store} {lines}");
+    let limited = std::process::Command::new("sh").args(["-c", &command]).output();
+    let limited = Run::new(limited.expect("a shell"));
+    assert_eq!(limited.code, 3, "{}", limited.err);
+    assert!(
+        limited.err.contains("File too large") && limited.err.contains("lines stored: "),
+        "{}",
+        limited.err
+    );
+    assert_eq!(run(&format!("verify {store}")).code, 0);
+    assert_eq!(run(&format!("load {store} {lines}")).code, 0);
+    assert_eq!(run(&format!("scan {store} --count")).well(), "60000\n");
+}

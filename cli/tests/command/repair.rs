@@ -221,11 +221,13 @@ fn whole_records_behind_damage_in_a_log_are_counted_and_salvaged() {
     flip(&only_file(&copy, "log"), 52 + 27 + 5); // the first record
     let get = run(&format!("get {copy} key99"));
     assert_eq!(get.code, 1);
-    let said = "with 99 whole records, after damage or a power failure; before the next write, criba \
-                repair";
+    let said = "with the end of 99 records, after damage or a power failure; before the next write, criba repair";
     assert!(get.err.contains(said), "{}", get.err);
     let verified = run(&format!("verify {copy}")).well().replace("\n    ", " ");
-    assert!(verified.contains("do not count, with 99 whole records, after damage"), "{verified}");
+    assert!(
+        verified.contains("do not count, with the end of 99 records, after damage"),
+        "{verified}"
+    );
     let backup = run(&format!("backup {copy} {new}"));
     assert_eq!(backup.code, 1, "{}", backup.err);
     assert!(backup.out.contains(&format!(" in {new}.damaged\n")), "{}", backup.out);
@@ -234,6 +236,33 @@ fn whole_records_behind_damage_in_a_log_are_counted_and_salvaged() {
     assert_eq!(repaired.code, 1, "{}", repaired.err);
     assert!(repaired.out.replace("\n    ", " ").contains("one change lost"), "{}", repaired.out);
     assert_eq!(run(&format!("scan {new} --count")).well(), "99\n");
+}
+
+/// A process that dies within a long write leaves part of a record: nothing that was acknowledged is lost.
+#[test]
+fn a_long_write_that_a_kill_cut_short_is_no_damage() {
+    let (dir, _, new) = store();
+    let (open, copy) = (dir.path().join("open"), dir.path().join("copy"));
+    let db = criba::Db::open(&open).expect("a new store");
+    db.put("acknowledged", "value").expect("a write");
+    db.put("cut short", vec![7; 1 << 20]).expect("a write");
+    fs::create_dir(&copy).expect("a new directory");
+    for entry in fs::read_dir(&open).expect("a store") {
+        let from = entry.expect("a name").path();
+        fs::copy(&from, copy.join(from.file_name().expect("a name"))).expect("room");
+    }
+    db.close().expect("a sound end");
+    let copy = copy.display().to_string();
+    let log = fs::File::options().write(true).open(only_file(&copy, "log")).expect("a log");
+    log.set_len(500_000).expect("a real file");
+    let verified = run(&format!("verify {copy}")).well().replace("\n    ", " ");
+    assert!(verified.contains("a crash cut short what was not synced"), "{verified}");
+    let backup = run(&format!("backup {copy} {new}"));
+    assert_eq!(backup.code, 0, "{}", backup.err);
+    assert!(backup.out.contains(&format!(" in {new}\n")), "{}", backup.out);
+    assert!(backup.err.contains("of a write that a crash cut short"), "{}", backup.err);
+    assert_eq!(run(&format!("get {new} acknowledged")).well(), "value\n");
+    assert_eq!(run(&format!("scan {new} --count")).well(), "1\n");
 }
 
 /// A damaged filter costs reads, and no store needs a repair for it.
