@@ -15,6 +15,7 @@ use object_store::{
 };
 
 use crate::error::{Error, Result, without_queries};
+use crate::removal::ServerTime;
 use crate::requests::{Purpose, Requests};
 use crate::runtime::Runtime;
 
@@ -231,6 +232,18 @@ impl Bucket {
         Ok(names)
     }
 
+    /// Removes an object, if it is there.
+    pub(crate) async fn remove(&self, object: &str) -> Result<()> {
+        let path = self.path(object);
+        let request = || async {
+            match self.store.delete(&path).await {
+                Err(StoreError::NotFound { .. }) => Ok(()),
+                other => other,
+            }
+        };
+        self.repeated(Purpose::Removals, "remove it", object, request).await
+    }
+
     /// Makes a request, and repeats it while its failures may pass.
     async fn repeated<T, F>(
         &self,
@@ -266,13 +279,16 @@ impl Bucket {
 pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) bytes: u64,
+    /// When it was created.
+    pub(crate) time: ServerTime,
 }
 
 impl Listed {
     fn of(meta: &ObjectMeta, directory: &Path) -> Option<Self> {
         let mut parts = meta.location.prefix_match(directory)?;
         let name = parts.next()?.as_ref().to_owned();
-        parts.next().is_none().then_some(Self { name, bytes: meta.size })
+        let time = meta.last_modified.timestamp_millis();
+        parts.next().is_none().then_some(Self { name, bytes: meta.size, time })
     }
 }
 

@@ -27,7 +27,8 @@ pub(crate) async fn newest(bucket: &Bucket, after: Option<u64>) -> Result<Option
     }
 }
 
-async fn read(bucket: &Bucket, number: u64) -> Result<Published> {
+/// Reads a manifest.
+pub(crate) async fn read(bucket: &Bucket, number: u64) -> Result<Published> {
     let name = format!("{MANIFESTS}/{}", manifest_name(number));
     let bytes = bucket.read_all(Purpose::Manifests, &name, MAX_MANIFEST_BYTES).await?;
     let manifest = Published::decode(&bytes, &name)?;

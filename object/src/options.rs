@@ -15,6 +15,7 @@ pub struct Options {
     pub(crate) local_bytes: u64,
     pub(crate) backlog_bytes: u64,
     pub(crate) publish_every: Option<Duration>,
+    pub(crate) grace: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) retry_for: Duration,
 }
@@ -28,6 +29,7 @@ impl Default for Options {
             local_bytes: 1 << 30,
             backlog_bytes: 1 << 30,
             publish_every: Some(Duration::from_secs(60)),
+            grace: Duration::from_secs(3600),
             request_timeout: Duration::from_secs(30),
             retry_for: Duration::from_secs(60),
         }
@@ -79,6 +81,13 @@ impl Options {
     /// [`backlog_bytes`](Self::backlog_bytes) is half full.
     pub fn publish_every(mut self, interval: impl Into<Option<Duration>>) -> Self {
         self.publish_every = interval.into();
+        self
+    }
+
+    /// How long readers can use a version after a later one was published, by default an hour. Then the writer removes the
+    /// objects that only earlier versions have. All writers of a store must have the same grace time.
+    pub fn grace(mut self, time: Duration) -> Self {
+        self.grace = time;
         self
     }
 

@@ -17,6 +17,8 @@ pub(crate) const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 pub(crate) const MANIFESTS: &str = "manifests";
 const TABLES: &str = "tables";
 const FILTERS: &str = "filters";
+/// The directories of tables and filter files.
+pub(crate) const DIRECTORIES: [&str; 2] = [TABLES, FILTERS];
 
 /// An epoch of a store: all that one writer publishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -23,6 +23,7 @@ use crate::files::TableFiles;
 use crate::local::{LocalDir, io_error};
 use crate::manifests;
 use crate::published::{Object, Published, is_filter, is_table, object_name};
+use crate::removal::Dropped;
 use crate::stub::{Stub, table_of};
 use crate::writer::Publications;
 
@@ -54,6 +55,8 @@ pub(crate) struct Rules {
     /// The bytes of published tables that stay whole on the local disk.
     pub(crate) local_bytes: u64,
     pub(crate) interval: Option<Duration>,
+    /// How long readers use a version after a later one.
+    pub(crate) grace: Duration,
 }
 
 /// Held during a publication.
@@ -62,6 +65,8 @@ struct State {
     published: Published,
     /// The version that is to be published next.
     prepared: Option<Published>,
+    /// What later versions of this writer do not have any more.
+    dropped: Dropped,
     /// The tables and filters of `published`, to find out whether anything changed.
     shape: BTreeSet<(usize, u64, usize)>,
 }
@@ -108,7 +113,12 @@ impl Publisher {
             ended: None,
         };
         let epoch = published.epoch.number;
-        let state = State { published, prepared: None, shape: BTreeSet::new() };
+        let state = State {
+            published,
+            prepared: None,
+            dropped: Dropped::default(),
+            shape: BTreeSet::new(),
+        };
         let publisher = Self {
             bucket,
             files,
@@ -127,6 +137,10 @@ impl Publisher {
 
     pub(crate) fn bucket(&self) -> &Bucket {
         &self.bucket
+    }
+
+    pub(crate) fn grace(&self) -> Duration {
+        self.rules.grace
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -153,7 +167,7 @@ impl Publisher {
             if !self.files.backlog().wait(wait, failed) {
                 return;
             }
-            failed = self.publish().is_err();
+            failed = self.publish().and_then(|()| self.remove_dropped()).is_err();
             if lock(&self.status).ended.is_some() {
                 return;
             }
@@ -173,6 +187,22 @@ impl Publisher {
         }
         drop(status);
         self.files.backlog().close();
+    }
+
+    /// Removes objects that no reader needs any more.
+    fn remove_dropped(&self) -> Result<()> {
+        let mut dropped = std::mem::take(&mut lock(&self.state).dropped);
+        if dropped.is_empty() {
+            lock(&self.state).dropped.join(dropped);
+            return Ok(());
+        }
+        let (bucket, grace) = (self.bucket.clone(), self.rules.grace);
+        let (removed, dropped) = self.while_running(async move {
+            let removed = dropped.remove(&bucket, grace).await;
+            Ok((removed, dropped))
+        })?;
+        lock(&self.state).dropped.join(dropped);
+        removed.map(drop)
     }
 
     /// Publishes what was committed before the call.
@@ -321,6 +351,7 @@ impl Publisher {
         }
         self.record(version)?;
         if let Some(version) = state.prepared.take() {
+            state.dropped.note(&state.published, &version);
             state.published = version;
         }
         self.published(&state.published)?;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use criba::ReadOnlyDb;
 
@@ -17,6 +18,7 @@ use crate::location::Location;
 use crate::manifests;
 use crate::options::Options;
 use crate::published::Published;
+use crate::removal::{pin, pinned_version, unpin};
 use crate::requests::{Purpose, RequestCounts};
 use crate::{connect, directories};
 
@@ -30,6 +32,7 @@ pub struct ObjectReader {
     bucket: Bucket,
     store: LocalDir,
     shown: Mutex<Published>,
+    grace: Duration,
 }
 
 impl fmt::Debug for ObjectReader {
@@ -61,7 +64,17 @@ pub fn open_reader(
     options: Options,
 ) -> Result<ObjectReader> {
     let bucket = connect(location.into(), &options)?;
-    let (local, store) = directories(&options, local.as_ref())?;
+    open_version(bucket, None, local.as_ref(), options)
+}
+
+/// Opens this version; `None` for the newest.
+fn open_version(
+    bucket: Bucket,
+    version: Option<Published>,
+    local: &Path,
+    options: Options,
+) -> Result<ObjectReader> {
+    let (local, store) = directories(&options, local)?;
     if local.names()?.iter().any(|name| name == WRITER) {
         let found = "that of a writer".to_owned();
         return Err(Error::OtherBucket {
@@ -71,13 +84,34 @@ pub fn open_reader(
         });
     }
     let lock = local.lock()?;
-    let version = newest(&bucket, None)?.filter(Published::has_store);
+    let version = match version {
+        None => newest(&bucket, None)?,
+        pinned => pinned,
+    };
+    let version = version.filter(Published::has_store);
     let version = version.ok_or_else(|| Error::NothingPublished { bucket: bucket.to_string() })?;
     install(&bucket, &store, &version, None)?;
     let files = TableFiles::new(options.vfs, bucket.clone(), store.path.clone(), u64::MAX);
     files.keep(lock);
     let db = options.store.vfs(files).open_read_only(&store.path)?;
-    Ok(ObjectReader { db, bucket, store, shown: Mutex::new(version) })
+    Ok(ObjectReader { db, bucket, store, shown: Mutex::new(version), grace: options.grace })
+}
+
+/// As [`open_reader`], the version that a [pin](crate::ObjectDb::pin) names. A [`refresh`](ObjectReader::refresh) shows the
+/// newest one.
+///
+/// # Errors
+/// As [`open_reader`]; [`Error::Request`]: there is no such pin.
+pub fn open_pinned(
+    location: impl Into<Location>,
+    pin: &str,
+    local: impl AsRef<Path>,
+    options: Options,
+) -> Result<ObjectReader> {
+    let bucket = connect(location.into(), &options)?;
+    let (of_task, pin) = (bucket.clone(), pin.to_owned());
+    let version = bucket.runtime.wait(async move { pinned_version(&of_task, &pin).await })?;
+    open_version(bucket, Some(version), local.as_ref(), options)
 }
 
 fn newest(bucket: &Bucket, after: Option<u64>) -> Result<Option<Published>> {
@@ -99,6 +133,28 @@ impl ObjectReader {
         let has_changed = self.db.refresh()?;
         *shown = version;
         Ok(has_changed)
+    }
+
+    /// Pins the version that is shown: it stays in the bucket, also beyond the grace time, until [`unpin`](Self::unpin).
+    /// Copies nothing. Fails if a later version was published more than half the grace time ago.
+    ///
+    /// Cost: about six requests.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]: the name is not plain, or of another pin, or the version is too old; [`Error::Request`].
+    pub fn pin(&self, name: &str) -> Result<()> {
+        let (bucket, name) = (self.bucket.clone(), name.to_owned());
+        let (manifest, grace) = (self.manifest(), self.grace);
+        self.bucket.runtime.wait(async move { pin(&bucket, &name, manifest, grace).await })
+    }
+
+    /// Removes a pin, if it is there. One request.
+    ///
+    /// # Errors
+    /// [`Error::Request`].
+    pub fn unpin(&self, name: &str) -> Result<()> {
+        let (bucket, name) = (self.bucket.clone(), name.to_owned());
+        self.bucket.runtime.wait(async move { unpin(&bucket, &name).await })
     }
 
     /// The number of the manifest that is shown.

@@ -88,7 +88,7 @@ impl RemoteTable {
         if let Some(bytes) = self.announced(offset, length) {
             return Ok(bytes);
         }
-        if let Some(bytes) = self.from_ahead(offset, length)? {
+        if let Some(bytes) = self.read_ahead(offset, length)? {
             return Ok(bytes);
         }
         let request = LARGEST.max(length).min(self.stub.tail_offset - offset);
@@ -103,7 +103,7 @@ impl RemoteTable {
     }
 
     /// The next bytes of the range that was read ahead.
-    fn from_ahead(&self, offset: u64, length: u64) -> io::Result<Option<Bytes>> {
+    fn read_ahead(&self, offset: u64, length: u64) -> io::Result<Option<Bytes>> {
         let begins = |ahead: &mut Ahead| ahead.offset == offset && ahead.length >= length;
         let Some(mut ahead) = self.lock().ahead.take_if(begins) else { return Ok(None) };
         let mut bytes = match ahead.bytes {

@@ -20,13 +20,15 @@ pub enum Purpose {
     Lists,
     /// Parts of tables and filter files, to write them.
     Uploads,
-    /// Manifests, to write one.
+    /// Manifests and pins, to write one.
     Publications,
+    /// Removals of objects.
+    Removals,
 }
 
 impl Purpose {
     /// All purposes, in the order of their declaration.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Blocks,
         Self::Ranges,
         Self::Tails,
@@ -35,6 +37,7 @@ impl Purpose {
         Self::Lists,
         Self::Uploads,
         Self::Publications,
+        Self::Removals,
     ];
 }
 

@@ -21,6 +21,7 @@ use crate::manifests;
 use crate::options::Options;
 use crate::published::Published;
 use crate::publisher::{Publisher, Rules, read_published};
+use crate::removal::{pin, unpin};
 use crate::requests::{Purpose, RequestCounts};
 use crate::{connect, directories};
 
@@ -83,6 +84,7 @@ impl Deref for ObjectDb {
 /// # Errors
 /// [`Error::Fenced`]: another writer has opened the store since this directory was used; its unpublished changes stay
 /// there. [`Error::OtherBucket`]; [`Error::Request`]; [`Error::Damaged`]; [`Error::Store`].
+#[expect(clippy::needless_pass_by_value, reason = "options are given away, as to a store")]
 pub fn open(
     location: impl Into<Location>,
     local: impl AsRef<Path>,
@@ -93,9 +95,9 @@ pub fn open(
     let lock = local.lock()?;
     local.remove_temporary()?;
     let limit = options.backlog_bytes;
-    let files = TableFiles::new(options.vfs, bucket.clone(), store.path.clone(), limit);
+    let files = TableFiles::new(options.vfs.clone(), bucket.clone(), store.path.clone(), limit);
     files.keep(lock);
-    let store_options = options.store.vfs(files.clone());
+    let store_options = options.store.clone().vfs(files.clone());
 
     let (version, has_local) = begin_epoch(&bucket, &local, &store, &store_options)?;
     if version.has_store() && !has_local {
@@ -114,7 +116,8 @@ pub fn open(
             ),
         });
     }
-    let rules = Rules { local_bytes: options.local_bytes, interval: options.publish_every };
+    let Options { local_bytes, publish_every, grace, .. } = options;
+    let rules = Rules { local_bytes, interval: publish_every, grace };
     let publisher = Arc::new(Publisher::new(bucket, files, db, (local, store), version, rules)?);
     let of_thread = Arc::clone(&publisher);
     let thread = std::thread::Builder::new()
@@ -183,6 +186,29 @@ impl ObjectDb {
     /// [`Error::Closed`].
     pub fn sync_remote(&self) -> Result<()> {
         self.publisher.publish()
+    }
+
+    /// Publishes, and pins that version: it stays in the bucket until [`unpin`](Self::unpin), for
+    /// [`open_pinned`](crate::open_pinned). Copies nothing.
+    ///
+    /// # Errors
+    /// As [`sync_remote`](Self::sync_remote), and [`ObjectReader::pin`](crate::ObjectReader::pin).
+    pub fn pin(&self, name: &str) -> Result<()> {
+        self.publisher.publish()?;
+        let (bucket, name) = (self.publisher.bucket().clone(), name.to_owned());
+        let (manifest, grace) = (self.publications().manifest, self.publisher.grace());
+        let runtime = Arc::clone(&bucket.runtime);
+        runtime.wait(async move { pin(&bucket, &name, manifest, grace).await })
+    }
+
+    /// Removes a pin, if it is there. One request.
+    ///
+    /// # Errors
+    /// [`Error::Request`].
+    pub fn unpin(&self, name: &str) -> Result<()> {
+        let (bucket, name) = (self.publisher.bucket().clone(), name.to_owned());
+        let runtime = Arc::clone(&bucket.runtime);
+        runtime.wait(async move { unpin(&bucket, &name).await })
     }
 
     /// What is in the bucket, and what is not yet. No I/O.

@@ -123,7 +123,7 @@ fn script(seed: u64, fate: Fate) -> u64 {
             published = history.moment_of(&found, history.published, what);
         }
         Err(criba_object::Error::NothingPublished { .. }) => {
-            assert_eq!(history.published, 0, "{what}")
+            assert_eq!(history.published, 0, "{what}");
         }
         Err(error) => panic!("{what}: {error}"),
     }

@@ -4,4 +4,5 @@ mod bucket;
 mod crashes;
 mod epochs;
 mod reads;
+mod removal;
 mod runtimes;

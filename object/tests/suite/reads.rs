@@ -36,7 +36,7 @@ fn requests_of_lookups_are_the_disk_reads_of_the_ledger() {
         // Even numbers are present, odd ones absent.
         let number = number * 7919 % (2 * KEYS);
         let found = reader.get(key(number)).unwrap();
-        assert_eq!(found.is_some(), number % 2 == 0, "{number}");
+        assert_eq!(found.is_some(), number.is_multiple_of(2), "{number}");
     }
     let stats = reader.stats();
     let reads = stats.total().disk_reads;

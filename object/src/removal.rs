@@ -1,0 +1,244 @@
+//! Which objects may go: none that a reader can still need.
+//!
+//! A reader holds a version for at most the grace time after another one is published; a pin holds it for longer. So an
+//! object stays while it is named by the newest manifest, by a pinned one, or by one that was the newest at some moment
+//! within the grace time. All times are the server's, of objects that it created: the newest manifest's stands for now,
+//! which is earlier, and so keeps more.
+//!
+//! A pin is valid only if its manifest was the newest until half the grace time before the pin was written, or later. So
+//! no pin that a removal does not see can be valid.
+//!
+//! The first manifest of each epoch stays for ever: writers of earlier epochs must find it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bucket::{Bucket, Listed};
+use crate::error::{Error, Result};
+use crate::manifests;
+use crate::published::{DIRECTORIES, MANIFESTS, Published, manifest_name, manifest_number};
+use crate::record::{self, damaged};
+use crate::requests::Purpose;
+
+const PINS: &str = "pins";
+const FIRST_LINE: &str = "criba-object pin 1\n";
+const MAX_PIN_BYTES: u64 = 1024;
+
+/// The time of the server, in milliseconds since 1970.
+pub(crate) type ServerTime = i64;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Pin {
+    manifest: u64,
+}
+
+/// The manifests of a bucket, with the times of their creation.
+pub(crate) struct Timeline {
+    times: BTreeMap<u64, ServerTime>,
+    grace: ServerTime,
+}
+
+impl Timeline {
+    pub(crate) async fn read(bucket: &Bucket, grace: Duration) -> Result<Self> {
+        let listed = bucket.list(MANIFESTS, None).await?;
+        let numbered = |found: &Listed| Some((manifest_number(&found.name)?, found.time));
+        let times = listed.iter().filter_map(numbered).collect();
+        Ok(Self { times, grace: grace.as_millis().try_into().unwrap_or(ServerTime::MAX / 4) })
+    }
+
+    fn newest(&self) -> Option<(u64, ServerTime)> {
+        self.times.last_key_value().map(|(&number, &time)| (number, time))
+    }
+
+    /// When a manifest stopped to be the newest; `None` if it is.
+    fn end_of(&self, number: u64) -> Option<ServerTime> {
+        self.times.range(number + 1..).next().map(|(_, &time)| time)
+    }
+
+    /// Whether a manifest was the newest at some moment within the grace time.
+    pub(crate) fn is_recent(&self, number: u64) -> bool {
+        let Some((_, now)) = self.newest() else { return true };
+        self.end_of(number).is_none_or(|end| end + self.grace >= now)
+    }
+
+    fn is_valid(&self, pin: &Pin, written: ServerTime) -> bool {
+        self.times.contains_key(&pin.manifest)
+            && self.end_of(pin.manifest).is_none_or(|end| written <= end + self.grace / 2)
+    }
+
+    /// The manifests with a valid pin.
+    pub(crate) async fn pinned(&self, bucket: &Bucket) -> Result<BTreeSet<u64>> {
+        let mut pinned = BTreeSet::new();
+        for found in bucket.list(PINS, None).await? {
+            match read_pin(bucket, &found.name).await {
+                Ok(pin) if self.is_valid(&pin, found.time) => _ = pinned.insert(pin.manifest),
+                Ok(_) => {}
+                Err(error) if error.is_missing() => {} // removed meanwhile
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(pinned)
+    }
+}
+
+async fn read_pin(bucket: &Bucket, name: &str) -> Result<Pin> {
+    let object = format!("{PINS}/{name}");
+    let bytes = bucket.read_all(Purpose::Manifests, &object, MAX_PIN_BYTES).await?;
+    record::decode(FIRST_LINE, &bytes, &object)
+}
+
+/// Refuses the name of a pin that is not a plain one.
+fn check_name(name: &str) -> Result<()> {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    if !name.is_empty() && name.len() <= 200 && name.bytes().all(is_plain) {
+        return Ok(());
+    }
+    let expected = "a name of letters, digits, - and _, at most 200";
+    Err(damaged("the name of a pin", 0, expected, &format!("{name:?}")))
+}
+
+/// Pins a manifest, which was the newest a moment ago.
+pub(crate) async fn pin(bucket: &Bucket, name: &str, manifest: u64, grace: Duration) -> Result<()> {
+    check_name(name)?;
+    let object = format!("{PINS}/{name}");
+    let bytes = record::encode(FIRST_LINE, &Pin { manifest }).into();
+    let created = bucket.create(Purpose::Publications, &object, bytes).await?;
+    let ours = read_pin(bucket, name).await?.manifest == manifest;
+    if created == crate::bucket::Created::Before && !ours {
+        return Err(damaged(&object, 0, "no pin of this name", "one of another version"));
+    }
+    let timeline = Timeline::read(bucket, grace).await?;
+    if timeline.pinned(bucket).await?.contains(&manifest) {
+        return Ok(());
+    }
+    bucket.remove(&object).await?;
+    let expected = format!("manifest {manifest} to be the newest, or until lately");
+    Err(damaged(&object, 0, &expected, "a much later one"))
+}
+
+/// Removes a pin. Its version goes with the next removal, if nothing else needs it.
+pub(crate) async fn unpin(bucket: &Bucket, name: &str) -> Result<()> {
+    check_name(name)?;
+    bucket.remove(&format!("{PINS}/{name}")).await
+}
+
+/// The version that a pin names.
+pub(crate) async fn pinned_version(bucket: &Bucket, name: &str) -> Result<Published> {
+    check_name(name)?;
+    let pin = read_pin(bucket, name).await?;
+    manifests::read(bucket, pin.manifest).await
+}
+
+/// What one writer's manifests dropped, and its manifests: oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Dropped {
+    /// By the number of the manifest that has them no more.
+    objects: BTreeMap<u64, Vec<String>>,
+    /// Manifests of this writer but for its first.
+    manifests: BTreeSet<u64>,
+}
+
+impl Dropped {
+    /// Notes a publication of this writer.
+    pub(crate) fn note(&mut self, before: &Published, after: &Published) {
+        let named: BTreeSet<&str> = after.objects.iter().map(|object| &*object.name).collect();
+        let gone = before.objects.iter().filter(|object| !named.contains(&*object.name));
+        self.objects.insert(after.number, gone.map(|object| object.name.clone()).collect());
+        self.manifests.insert(after.number);
+    }
+
+    /// Adds what was noted meanwhile.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.objects.extend(other.objects);
+        self.manifests.extend(other.manifests);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.objects.values().all(Vec::is_empty) && self.manifests.len() < 2
+    }
+
+    /// Removes what may go. What fails stays for the next time.
+    pub(crate) async fn remove(&mut self, bucket: &Bucket, grace: Duration) -> Result<u64> {
+        let timeline = Timeline::read(bucket, grace).await?;
+        let pinned = timeline.pinned(bucket).await?;
+        let mut kept = BTreeSet::new();
+        for &number in &pinned {
+            kept.extend(manifests::read(bucket, number).await?.objects.into_iter().map(|o| o.name));
+        }
+        let mut removed = 0;
+        // The version before this manifest, and all earlier ones, are out of use.
+        while let Some((&number, names)) = self.objects.first_key_value()
+            && !timeline.is_recent(number - 1)
+        {
+            for name in names.iter().filter(|name| !kept.contains(*name)) {
+                bucket.remove(name).await?;
+                removed += 1;
+            }
+            self.objects.remove(&number);
+        }
+        let old = self.manifests.iter().copied().take_while(|&number| !timeline.is_recent(number));
+        for number in old.collect::<Vec<_>>() {
+            if !pinned.contains(&number) {
+                bucket.remove(&format!("{MANIFESTS}/{}", manifest_name(number))).await?;
+            }
+            self.manifests.remove(&number);
+        }
+        Ok(removed)
+    }
+}
+
+/// An object that nothing needs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct Unneeded {
+    /// The name of the object.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// Objects of epochs before that of the newest manifest that no kept manifest names, and such manifests.
+pub(crate) async fn unneeded(bucket: &Bucket, grace: Duration) -> Result<Vec<Unneeded>> {
+    // The objects first: what a later manifest names is uploaded before it.
+    let mut found = Vec::new();
+    for directory in DIRECTORIES {
+        let listed = bucket.list(directory, None).await?;
+        found.extend(listed.into_iter().map(|listed| (directory, listed)));
+    }
+    let timeline = Timeline::read(bucket, grace).await?;
+    let pinned = timeline.pinned(bucket).await?;
+    let Some((newest, _)) = timeline.newest() else {
+        return Err(Error::NothingPublished { bucket: bucket.to_string() });
+    };
+    let newest = manifests::read(bucket, newest).await?;
+    let (mut named, mut unneeded) = (BTreeSet::new(), Vec::new());
+    let mut epoch_before = 0;
+    let sizes = bucket.list(MANIFESTS, None).await?;
+    for &number in timeline.times.keys() {
+        let manifest = match manifests::read(bucket, number).await {
+            Err(error) if error.is_missing() => continue,
+            other => other?,
+        };
+        let is_first = manifest.epoch.number > epoch_before;
+        epoch_before = manifest.epoch.number;
+        if timeline.is_recent(number) || pinned.contains(&number) {
+            named.extend(manifest.objects.into_iter().map(|object| object.name));
+        } else if !is_first && manifest.epoch.number < newest.epoch.number {
+            let name = manifest_name(number);
+            let size = sizes.iter().find(|found| found.name == name).map_or(0, |found| found.bytes);
+            unneeded.push(Unneeded { name: format!("{MANIFESTS}/{name}"), bytes: size });
+        }
+    }
+    for (directory, Listed { name, bytes, .. }) in found {
+        let epoch = name.split('-').rev().nth(1).and_then(|epoch| epoch.parse::<u64>().ok());
+        let is_old = epoch.is_some_and(|epoch| epoch < newest.epoch.number);
+        let name = format!("{directory}/{name}");
+        if is_old && !named.contains(&name) {
+            unneeded.push(Unneeded { name, bytes });
+        }
+    }
+    unneeded.sort();
+    Ok(unneeded)
+}

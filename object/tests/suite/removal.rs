@@ -1,0 +1,156 @@
+//! Objects go when no reader can need them, and not before.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use criba_object::object_store::memory::InMemory;
+use criba_object::{Garbage, ObjectDb, Options, open, open_pinned, open_reader};
+use futures_util::TryStreamExt;
+
+use crate::bucket::{Client, Fate, key, options};
+
+/// A writer that publishes, and so removes, again and again.
+fn busy(grace: Duration) -> Options {
+    options().publish_every(Duration::from_millis(5)).grace(grace).local_bytes(0)
+}
+
+/// The names of all tables and manifests in the bucket.
+fn names(bucket: &Arc<InMemory>, directory: &str) -> Vec<String> {
+    use criba_object::object_store::ObjectStore;
+    let listed = bucket.list(Some(&directory.into()));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let found: Vec<_> = runtime.block_on(listed.try_collect()).unwrap();
+    found.into_iter().map(|meta| meta.location.to_string()).collect()
+}
+
+/// Overwrites all keys and merges: no table stays.
+fn overwrite(writer: &ObjectDb, value: u8) {
+    for number in 0..2000 {
+        writer.put(key(number), [value; 50]).unwrap();
+    }
+    writer.compact().unwrap();
+    writer.sync_remote().unwrap();
+}
+
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn open_at(bucket: &Arc<InMemory>, path: &Path, options: Options) -> ObjectDb {
+    open(Client::new(bucket, Fate::Works).store(), path, options).unwrap()
+}
+
+#[test]
+fn objects_go_after_the_grace_time_and_a_late_reader_refreshes() {
+    let dir = tempfile::tempdir().unwrap();
+    let bucket = Arc::new(InMemory::new());
+    let writer = open_at(&bucket, &dir.path().join("a"), busy(Duration::from_millis(300)));
+    overwrite(&writer, 1);
+    let old = names(&bucket, "tables");
+    let client = Client::new(&bucket, Fate::Works);
+    let reader = open_reader(client.store(), dir.path().join("b"), options()).unwrap();
+    overwrite(&writer, 2);
+    // Within the grace time the reader's version is whole.
+    assert_eq!(reader.get(key(7)).unwrap().unwrap(), [1; 50]);
+    let mut value = 3;
+    let gone = || old.iter().all(|name| !names(&bucket, "tables").contains(name));
+    let began = Instant::now();
+    while !gone() {
+        assert!(began.elapsed() < Duration::from_secs(20), "never removed");
+        std::thread::sleep(Duration::from_millis(100));
+        overwrite(&writer, value);
+        value += 1;
+    }
+    assert!(began.elapsed() > Duration::from_millis(200), "{:?}", began.elapsed());
+    let error = reader.get(key(7)).unwrap_err().to_string();
+    assert!(error.contains(".sst") && error.contains("not found"), "{error}");
+    assert!(reader.refresh().unwrap());
+    assert_eq!(reader.get(key(7)).unwrap().unwrap(), [value - 1; 50]);
+    // Of many manifests the first of the epoch, the newest and a few are left.
+    let left = names(&bucket, "manifests");
+    assert!(left[0].ends_with("0001") && left.len() < 60, "{left:?}");
+}
+
+#[test]
+fn a_pinned_version_stays_until_it_is_unpinned() {
+    let dir = tempfile::tempdir().unwrap();
+    let bucket = Arc::new(InMemory::new());
+    let grace = Duration::from_millis(100);
+    let writer = open_at(&bucket, &dir.path().join("a"), busy(grace));
+    overwrite(&writer, 1);
+    writer.pin("monday").unwrap();
+    let old = names(&bucket, "tables");
+    let mut between = Vec::new();
+    for value in 2..8 {
+        overwrite(&writer, value);
+        between.push(names(&bucket, "tables"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let is_there = |name: &String| names(&bucket, "tables").contains(name);
+    until("others go", || {
+        overwrite(&writer, 9);
+        between[0].iter().any(|name| !is_there(name))
+    });
+    let old: Vec<String> = old.into_iter().filter(is_there).collect();
+    assert!(!old.is_empty());
+    let client = Client::new(&bucket, Fate::Works);
+    let monday = open_pinned(client.store(), "monday", dir.path().join("b"), options()).unwrap();
+    assert_eq!(monday.get(key(7)).unwrap().unwrap(), [1; 50]);
+    assert_eq!(monday.iter().count(), 2000);
+    // It is too late to pin that version again, by another name.
+    let error = monday.pin("tuesday").unwrap_err().to_string();
+    assert!(error.contains("to be the newest"), "{error}");
+    open_pinned(client.store(), "tuesday", dir.path().join("c"), options()).unwrap_err();
+    writer.unpin("monday").unwrap();
+    open_pinned(client.store(), "monday", dir.path().join("c"), options()).unwrap_err();
+    drop(writer);
+    // What the writer kept for the pin is garbage of its epoch.
+    let grace = Duration::ZERO;
+    let next = open_at(&bucket, &dir.path().join("a"), options().grace(grace));
+    next.put("a", "").unwrap();
+    next.sync_remote().unwrap();
+    let garbage = Garbage::find(client.store(), &options().grace(grace)).unwrap();
+    for name in &old {
+        assert!(garbage.objects().iter().any(|object| object.name == *name), "{name}");
+    }
+}
+
+#[test]
+fn garbage_is_what_earlier_epochs_left_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let bucket = Arc::new(InMemory::new());
+    let client = Client::new(&bucket, Fate::Works);
+    let at = |name: &str| dir.path().join(name);
+    let first = open_at(&bucket, &at("a"), options());
+    overwrite(&first, 1);
+    overwrite(&first, 2);
+    drop(first);
+    let second = open_at(&bucket, &at("b"), options());
+    overwrite(&second, 3);
+    overwrite(&second, 4);
+    // Within the grace time all manifests count.
+    let hour = options().grace(Duration::from_secs(3600));
+    assert_eq!(Garbage::find(client.store(), &hour).unwrap().objects(), []);
+    std::thread::sleep(Duration::from_millis(20));
+    second.put("later", "1").unwrap();
+    second.sync_remote().unwrap();
+    let none = options().grace(Duration::from_millis(1));
+    let before = [names(&bucket, "tables"), names(&bucket, "manifests")].concat();
+    let garbage = Garbage::find(client.store(), &none).unwrap();
+    assert_eq!([names(&bucket, "tables"), names(&bucket, "manifests")].concat(), before);
+    let tables = garbage.objects().iter().filter(|object| object.name.starts_with("tables/"));
+    let tables: Vec<_> = tables.collect();
+    assert!(tables.iter().all(|table| table.name.contains("-000001-")), "{tables:?}");
+    assert!(tables.len() >= 4 && garbage.objects().len() > tables.len(), "{tables:?}");
+    garbage.remove().unwrap();
+    assert_eq!(Garbage::find(client.store(), &none).unwrap().objects(), []);
+    assert!(names(&bucket, "manifests")[0].ends_with("0001"), "it fences writers of its epoch");
+    let reader = open_reader(client.store(), at("c"), options()).unwrap();
+    assert_eq!(reader.iter().count(), 2001);
+    assert_eq!(second.iter().count(), 2001);
+}
