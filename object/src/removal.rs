@@ -110,7 +110,10 @@ pub(crate) async fn pin(bucket: &Bucket, name: &str, manifest: u64, grace: Durat
         return Err(damaged(&object, 0, "no pin of this name", "one of another version"));
     }
     let timeline = Timeline::read(bucket, grace).await?;
-    if timeline.pinned(bucket).await?.contains(&manifest) {
+    let pins = bucket.list(PINS, None).await?;
+    let written = pins.iter().find(|found| found.name == name).map(|found| found.time);
+    // This pin, not another one of the version, which may go earlier.
+    if written.is_some_and(|written| timeline.is_valid(&Pin { manifest }, written)) {
         return Ok(());
     }
     bucket.remove(&object).await?;
