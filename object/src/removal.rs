@@ -52,9 +52,11 @@ impl Timeline {
         self.times.last_key_value().map(|(&number, &time)| (number, time))
     }
 
-    /// When a manifest stopped to be the newest; `None` if it is.
+    /// When a manifest stopped to be the newest; `None` if it is. Long ago if the next one was removed since.
     fn end_of(&self, number: u64) -> Option<ServerTime> {
-        self.times.range(number + 1..).next().map(|(_, &time)| time)
+        let is_newest = self.newest().is_none_or(|(newest, _)| newest <= number);
+        let next = self.times.get(&(number + 1)).copied();
+        if is_newest { None } else { Some(next.unwrap_or(ServerTime::MIN / 4)) }
     }
 
     /// Whether a manifest was the newest at some moment within the grace time.
@@ -134,6 +136,11 @@ pub(crate) async fn pinned_version(bucket: &Bucket, name: &str) -> Result<Publis
     manifests::read(bucket, pin.manifest).await
 }
 
+/// Whether a pin needs this manifest: its own, and the next one, which shows when that stopped to be the newest.
+fn is_named_by(pinned: &BTreeSet<u64>, number: u64) -> bool {
+    pinned.contains(&number) || pinned.contains(&(number - 1))
+}
+
 /// What one writer's manifests dropped, and its manifests: oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Dropped {
@@ -183,7 +190,7 @@ impl Dropped {
         }
         let old = self.manifests.iter().copied().take_while(|&number| !timeline.is_recent(number));
         for number in old.collect::<Vec<_>>() {
-            if !pinned.contains(&number) {
+            if !is_named_by(&pinned, number) {
                 bucket.remove(&format!("{MANIFESTS}/{}", manifest_name(number))).await?;
             }
             self.manifests.remove(&number);
@@ -228,7 +235,10 @@ pub(crate) async fn unneeded(bucket: &Bucket, grace: Duration) -> Result<Vec<Unn
         epoch_before = manifest.epoch.number;
         if timeline.is_recent(number) || pinned.contains(&number) {
             named.extend(manifest.objects.into_iter().map(|object| object.name));
-        } else if !is_first && manifest.epoch.number < newest.epoch.number {
+        } else if !is_first
+            && !is_named_by(&pinned, number)
+            && manifest.epoch.number < newest.epoch.number
+        {
             let name = manifest_name(number);
             let size = sizes.iter().find(|found| found.name == name).map_or(0, |found| found.bytes);
             unneeded.push(Unneeded { name: format!("{MANIFESTS}/{name}"), bytes: size });
