@@ -47,13 +47,14 @@ pub(crate) fn begin(
     bucket: &Bucket,
     local: &LocalDir,
     newest: Option<Published>,
+    grace: u64,
 ) -> Result<Option<Published>> {
     let before = newest.as_ref().map(|newest| newest.epoch);
     let number = before.map_or(0, |before| before.number) + 1;
     let epoch = Epoch { number, nonce: getrandom::u64()? };
     let next = match newest {
-        Some(newest) => Published { number: newest.number + 1, epoch, ..newest },
-        None => Published { number: 1, epoch, changes: 0, files: vec![], objects: vec![] },
+        Some(newest) => Published { number: newest.number + 1, epoch, grace, ..newest },
+        None => Published { number: 1, epoch, changes: 0, grace, files: vec![], objects: vec![] },
     };
     Writer { epoch, before }.write(local)?;
     let (of_task, manifest) = (bucket.clone(), next.clone());

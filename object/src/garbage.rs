@@ -16,7 +16,7 @@ pub struct Garbage {
 }
 
 impl Garbage {
-    /// Finds such objects. Removes nothing.
+    /// Finds such objects. Removes nothing. The grace time is that of the newest manifest.
     ///
     /// Cost: listings, and a request for each manifest that is there.
     ///
@@ -25,8 +25,8 @@ impl Garbage {
     /// [`Error::Damaged`](crate::Error::Damaged).
     pub fn find(location: impl Into<Location>, options: &Options) -> Result<Self> {
         let bucket = connect(location.into(), options)?;
-        let (of_task, grace) = (bucket.clone(), options.grace);
-        let objects = bucket.runtime.wait(async move { unneeded(&of_task, grace).await })?;
+        let of_task = bucket.clone();
+        let objects = bucket.runtime.wait(async move { unneeded(&of_task).await })?;
         Ok(Self { bucket, objects })
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct Published {
     pub(crate) epoch: Epoch,
     /// At least so many changes of the store are in it.
     pub(crate) changes: u64,
+    /// How long readers can use a version after a later one, in milliseconds.
+    pub(crate) grace: u64,
     /// `CURRENT`, the manifest and the log, by name.
     pub(crate) files: Vec<(String, Vec<u8>)>,
     pub(crate) objects: Vec<Object>,
@@ -158,6 +160,7 @@ mod tests {
             number: 9,
             epoch: Epoch { number: 3, nonce: 77 },
             changes: 1000,
+            grace: 3_600_000,
             files: vec![("CURRENT".into(), b"x".to_vec()), ("000020.log".into(), vec![])],
             objects: vec![Object { file, name, bytes: 1000, kept_from: 900 }],
         }

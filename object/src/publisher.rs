@@ -55,8 +55,6 @@ pub(crate) struct Rules {
     /// The bytes of published tables that stay whole on the local disk.
     pub(crate) local_bytes: u64,
     pub(crate) interval: Option<Duration>,
-    /// How long readers use a version after a later one.
-    pub(crate) grace: Duration,
 }
 
 /// Held during a publication.
@@ -139,10 +137,6 @@ impl Publisher {
         &self.bucket
     }
 
-    pub(crate) fn grace(&self) -> Duration {
-        self.rules.grace
-    }
-
     pub(crate) fn db(&self) -> &Db {
         &self.db
     }
@@ -196,9 +190,9 @@ impl Publisher {
             lock(&self.state).dropped.join(dropped);
             return Ok(());
         }
-        let (bucket, grace) = (self.bucket.clone(), self.rules.grace);
+        let bucket = self.bucket.clone();
         let (removed, dropped) = self.while_running(async move {
-            let removed = dropped.remove(&bucket, grace).await;
+            let removed = dropped.remove(&bucket).await;
             Ok((removed, dropped))
         })?;
         lock(&self.state).dropped.join(dropped);
@@ -248,6 +242,7 @@ impl Publisher {
             number: state.published.number + 1,
             epoch: state.published.epoch,
             changes,
+            grace: state.published.grace,
             files: Vec::new(),
             objects: Vec::new(),
         };

@@ -4,7 +4,6 @@ use std::fmt;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use criba::ReadOnlyDb;
 
@@ -32,7 +31,6 @@ pub struct ObjectReader {
     bucket: Bucket,
     store: LocalDir,
     shown: Mutex<Published>,
-    grace: Duration,
 }
 
 impl fmt::Debug for ObjectReader {
@@ -94,7 +92,7 @@ fn open_version(
     let files = TableFiles::new(options.vfs, bucket.clone(), store.path.clone(), u64::MAX);
     files.keep(lock);
     let db = options.store.vfs(files).open_read_only(&store.path)?;
-    Ok(ObjectReader { db, bucket, store, shown: Mutex::new(version), grace: options.grace })
+    Ok(ObjectReader { db, bucket, store, shown: Mutex::new(version) })
 }
 
 /// As [`open_reader`], the version that a [pin](crate::ObjectDb::pin) names. A [`refresh`](ObjectReader::refresh) shows the
@@ -144,8 +142,8 @@ impl ObjectReader {
     /// [`Error::Damaged`]: the name is not plain, or of another pin, or the version is too old; [`Error::Request`].
     pub fn pin(&self, name: &str) -> Result<()> {
         let (bucket, name) = (self.bucket.clone(), name.to_owned());
-        let (manifest, grace) = (self.manifest(), self.grace);
-        self.bucket.runtime.wait(async move { pin(&bucket, &name, manifest, grace).await })
+        let manifest = self.manifest();
+        self.bucket.runtime.wait(async move { pin(&bucket, &name, manifest).await })
     }
 
     /// Removes a pin, if it is there. One request.

@@ -11,7 +11,6 @@
 //! The first manifest of each epoch stays for ever: writers of earlier epochs must find it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -34,40 +33,48 @@ struct Pin {
     manifest: u64,
 }
 
-/// The manifests of a bucket, with the times of their creation.
+/// The manifests of a bucket, with the times of their creation, and the newest one.
 pub(crate) struct Timeline {
     times: BTreeMap<u64, ServerTime>,
-    grace: ServerTime,
+    newest: Published,
+    /// When the newest was created.
+    now: ServerTime,
 }
 
 impl Timeline {
-    pub(crate) async fn read(bucket: &Bucket, grace: Duration) -> Result<Self> {
-        let listed = bucket.list(MANIFESTS, None).await?;
-        let numbered = |found: &Listed| Some((manifest_number(&found.name)?, found.time));
-        let times = listed.iter().filter_map(numbered).collect();
-        Ok(Self { times, grace: grace.as_millis().try_into().unwrap_or(ServerTime::MAX / 4) })
+    pub(crate) async fn read(bucket: &Bucket) -> Result<Self> {
+        loop {
+            let listed = bucket.list(MANIFESTS, None).await?;
+            let numbered = |found: &Listed| Some((manifest_number(&found.name)?, found.time));
+            let times: BTreeMap<_, _> = listed.iter().filter_map(numbered).collect();
+            let Some((&number, &now)) = times.last_key_value() else {
+                return Err(Error::NothingPublished { bucket: bucket.to_string() });
+            };
+            match manifests::read(bucket, number).await {
+                Err(error) if error.is_missing() => {} // removed, because a later one is the newest
+                newest => return Ok(Self { newest: newest?, times, now }),
+            }
+        }
     }
 
-    fn newest(&self) -> Option<(u64, ServerTime)> {
-        self.times.last_key_value().map(|(&number, &time)| (number, time))
+    fn grace(&self) -> ServerTime {
+        self.newest.grace.try_into().unwrap_or(ServerTime::MAX).min(ServerTime::MAX / 4)
     }
 
     /// When a manifest stopped to be the newest; `None` if it is. Long ago if the next one was removed since.
     fn end_of(&self, number: u64) -> Option<ServerTime> {
-        let is_newest = self.newest().is_none_or(|(newest, _)| newest <= number);
         let next = self.times.get(&(number + 1)).copied();
-        if is_newest { None } else { Some(next.unwrap_or(ServerTime::MIN / 4)) }
+        if number >= self.newest.number { None } else { Some(next.unwrap_or(ServerTime::MIN / 4)) }
     }
 
     /// Whether a manifest was the newest at some moment within the grace time.
     pub(crate) fn is_recent(&self, number: u64) -> bool {
-        let Some((_, now)) = self.newest() else { return true };
-        self.end_of(number).is_none_or(|end| end + self.grace >= now)
+        self.end_of(number).is_none_or(|end| end + self.grace() >= self.now)
     }
 
     fn is_valid(&self, pin: &Pin, written: ServerTime) -> bool {
         self.times.contains_key(&pin.manifest)
-            && self.end_of(pin.manifest).is_none_or(|end| written <= end + self.grace / 2)
+            && self.end_of(pin.manifest).is_none_or(|end| written <= end + self.grace() / 2)
     }
 
     /// The manifests with a valid pin.
@@ -102,7 +109,7 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// Pins a manifest, which was the newest a moment ago.
-pub(crate) async fn pin(bucket: &Bucket, name: &str, manifest: u64, grace: Duration) -> Result<()> {
+pub(crate) async fn pin(bucket: &Bucket, name: &str, manifest: u64) -> Result<()> {
     check_name(name)?;
     let object = format!("{PINS}/{name}");
     let bytes = record::encode(FIRST_LINE, &Pin { manifest }).into();
@@ -111,7 +118,7 @@ pub(crate) async fn pin(bucket: &Bucket, name: &str, manifest: u64, grace: Durat
     if created == crate::bucket::Created::Before && !ours {
         return Err(damaged(&object, 0, "no pin of this name", "one of another version"));
     }
-    let timeline = Timeline::read(bucket, grace).await?;
+    let timeline = Timeline::read(bucket).await?;
     let pins = bucket.list(PINS, None).await?;
     let written = pins.iter().find(|found| found.name == name).map(|found| found.time);
     // This pin, not another one of the version, which may go earlier.
@@ -170,8 +177,8 @@ impl Dropped {
     }
 
     /// Removes what may go. What fails stays for the next time.
-    pub(crate) async fn remove(&mut self, bucket: &Bucket, grace: Duration) -> Result<u64> {
-        let timeline = Timeline::read(bucket, grace).await?;
+    pub(crate) async fn remove(&mut self, bucket: &Bucket) -> Result<u64> {
+        let timeline = Timeline::read(bucket).await?;
         let pinned = timeline.pinned(bucket).await?;
         let mut kept = BTreeSet::new();
         for &number in &pinned {
@@ -210,19 +217,16 @@ pub struct Unneeded {
 }
 
 /// Objects of epochs before that of the newest manifest that no kept manifest names, and such manifests.
-pub(crate) async fn unneeded(bucket: &Bucket, grace: Duration) -> Result<Vec<Unneeded>> {
+pub(crate) async fn unneeded(bucket: &Bucket) -> Result<Vec<Unneeded>> {
     // The objects first: what a later manifest names is uploaded before it.
     let mut found = Vec::new();
     for directory in DIRECTORIES {
         let listed = bucket.list(directory, None).await?;
         found.extend(listed.into_iter().map(|listed| (directory, listed)));
     }
-    let timeline = Timeline::read(bucket, grace).await?;
+    let timeline = Timeline::read(bucket).await?;
     let pinned = timeline.pinned(bucket).await?;
-    let Some((newest, _)) = timeline.newest() else {
-        return Err(Error::NothingPublished { bucket: bucket.to_string() });
-    };
-    let newest = manifests::read(bucket, newest).await?;
+    let newest = timeline.newest.epoch.number;
     let (mut named, mut unneeded) = (BTreeSet::new(), Vec::new());
     let mut epoch_before = 0;
     let sizes = bucket.list(MANIFESTS, None).await?;
@@ -235,10 +239,7 @@ pub(crate) async fn unneeded(bucket: &Bucket, grace: Duration) -> Result<Vec<Unn
         epoch_before = manifest.epoch.number;
         if timeline.is_recent(number) || pinned.contains(&number) {
             named.extend(manifest.objects.into_iter().map(|object| object.name));
-        } else if !is_first
-            && !is_named_by(&pinned, number)
-            && manifest.epoch.number < newest.epoch.number
-        {
+        } else if !is_first && !is_named_by(&pinned, number) && manifest.epoch.number < newest {
             let name = manifest_name(number);
             let size = sizes.iter().find(|found| found.name == name).map_or(0, |found| found.bytes);
             unneeded.push(Unneeded { name: format!("{MANIFESTS}/{name}"), bytes: size });
@@ -246,7 +247,7 @@ pub(crate) async fn unneeded(bucket: &Bucket, grace: Duration) -> Result<Vec<Unn
     }
     for (directory, Listed { name, bytes, .. }) in found {
         let epoch = name.split('-').rev().nth(1).and_then(|epoch| epoch.parse::<u64>().ok());
-        let is_old = epoch.is_some_and(|epoch| epoch < newest.epoch.number);
+        let is_old = epoch.is_some_and(|epoch| epoch < newest);
         let name = format!("{directory}/{name}");
         if is_old && !named.contains(&name) {
             unneeded.push(Unneeded { name, bytes });

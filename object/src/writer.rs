@@ -99,7 +99,9 @@ pub fn open(
     files.keep(lock);
     let store_options = options.store.clone().vfs(files.clone());
 
-    let (version, has_local) = begin_epoch(&bucket, &local, &store, &store_options)?;
+    let grace = options.grace.as_millis().try_into().unwrap_or(u64::MAX);
+    let begun = begin_epoch(&bucket, (&local, &store), &store_options, grace)?;
+    let (version, has_local) = begun;
     if version.has_store() && !has_local {
         install(&bucket, &store, &version, None)?;
     }
@@ -116,8 +118,7 @@ pub fn open(
             ),
         });
     }
-    let Options { local_bytes, publish_every, grace, .. } = options;
-    let rules = Rules { local_bytes, interval: publish_every, grace };
+    let rules = Rules { local_bytes: options.local_bytes, interval: options.publish_every };
     let publisher = Arc::new(Publisher::new(bucket, files, db, (local, store), version, rules)?);
     let of_thread = Arc::clone(&publisher);
     let thread = std::thread::Builder::new()
@@ -130,9 +131,9 @@ pub fn open(
 /// Begins the next epoch. Returns the published version, and whether the local directory has it, and perhaps more.
 fn begin_epoch(
     bucket: &Bucket,
-    local: &LocalDir,
-    store: &LocalDir,
+    (local, store): (&LocalDir, &LocalDir),
     options: &criba::Options,
+    grace: u64,
 ) -> Result<(Published, bool)> {
     loop {
         let of_task = bucket.clone();
@@ -162,7 +163,7 @@ fn begin_epoch(
                 },
             });
         }
-        if let Some(version) = epoch::begin(bucket, local, newest)? {
+        if let Some(version) = epoch::begin(bucket, local, newest, grace)? {
             return Ok((version, has_local));
         }
     }
@@ -196,9 +197,9 @@ impl ObjectDb {
     pub fn pin(&self, name: &str) -> Result<()> {
         self.publisher.publish()?;
         let (bucket, name) = (self.publisher.bucket().clone(), name.to_owned());
-        let (manifest, grace) = (self.publications().manifest, self.publisher.grace());
+        let manifest = self.publications().manifest;
         let runtime = Arc::clone(&bucket.runtime);
-        runtime.wait(async move { pin(&bucket, &name, manifest, grace).await })
+        runtime.wait(async move { pin(&bucket, &name, manifest).await })
     }
 
     /// Removes a pin, if it is there. One request.
