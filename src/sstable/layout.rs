@@ -26,7 +26,8 @@ impl TableLayout {
         })?;
         let read = file.read_new(FOOTER_BYTES, offset);
         let read = read.context(format_args!("read the footer at offset {offset}"), path)?;
-        let footer = Footer::decode(&read, offset).map_err(|error| error.into_error(path, offset))?;
+        let footer =
+            Footer::decode(&read, offset).map_err(|error| error.into_error(path, offset))?;
         let layout = Self { footer, bytes };
         if layout.tail_offset() > offset {
             let found = format!("one that begins at offset {}", layout.tail_offset());
@@ -63,6 +64,7 @@ impl TableLayout {
 
     /// Whether these bytes are one data block at its place: its checksum, which is bound to the place, is right.
     pub fn is_data_block(&self, offset: u64, bytes: &[u8]) -> bool {
-        check_data_block(bytes, self.footer.is_compressed, self.footer.random.salt(), offset).is_ok()
+        check_data_block(bytes, self.footer.is_compressed, self.footer.random.salt(), offset)
+            .is_ok()
     }
 }
