@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 pub use self::copy::CheckpointFiles;
 pub use self::info::{FilterMemory, MemoryUse, TableInfo};
 pub use self::keys::Keys;
-use self::metrics::openmetrics;
+use self::metrics::of_handle;
 pub use self::read_only::ReadOnlyDb;
 pub use self::reader::Reader;
 pub use self::snapshot::Snapshot;
@@ -739,7 +739,7 @@ impl Db {
     /// `application/openmetrics-text; version=1.0.0; charset=utf-8`. No I/O.
     pub fn openmetrics(&self) -> String {
         let latencies = self.latencies();
-        openmetrics(&self.stats(), &self.tables(), &self.memory(), latencies.as_ref())
+        of_handle(&self.stats(), &self.tables(), &self.memory(), latencies.as_ref()).end()
     }
 
     /// The live tables, L0 first. No I/O.

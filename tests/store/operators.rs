@@ -179,6 +179,38 @@ fn a_parser_reads_the_text() {
     assert_eq!(value(&text, "criba_io_bytes", &["wal_writes"]), Some(bytes));
 }
 
+/// A program that only reads the files has not met what a task meets, and a 0 would say that there was nothing.
+#[test]
+fn the_text_of_files_has_no_counts_of_activity() {
+    let options = options();
+    let db = options.clone().open("/store").unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let reader = options.open_read_only("/store").unwrap();
+    let text = reader.openmetrics_of_files();
+    let families = parse_openmetrics(&text).unwrap().families;
+    let mut names: Vec<_> = families.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    let expected = [
+        "criba_filter_bytes",
+        "criba_filters_degraded",
+        "criba_memory_bytes",
+        "criba_table_bytes",
+        "criba_table_entries",
+        "criba_table_tombstones",
+        "criba_tables",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(value(&text, "criba_tables", &["0"]), Some(1.0));
+    assert_eq!(value(&text, "criba_filters_degraded", &[]), Some(0.0));
+    // A reader that stays open counts.
+    reader.get("key").unwrap();
+    let all = reader.openmetrics();
+    assert_eq!(value(&all, "criba_activity_lookups", &[]), Some(1.0));
+    assert_eq!(value(&all, "criba_tables_damaged", &[]), Some(0.0));
+}
+
 /// Keys in ascending order: a compaction moves their tables.
 #[test]
 fn tables_that_move_are_no_work() {
