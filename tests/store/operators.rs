@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
-use criba::vfs::{FileKind, Operation, SimVfs};
+use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimVfs};
 use criba::{Batch, Durability, Error, Event, Histogram, Options, Stats};
 use openmetrics_parser::openmetrics::parse_openmetrics;
 use openmetrics_parser::{MetricNumber, OpenMetricsValue};
@@ -53,6 +53,33 @@ fn writes_are_counted_by_kind_and_result() {
     db.put_with("i", "", Durability::Synced).unwrap();
     db.sync().unwrap();
     assert_eq!(db.stats().writes.syncs, 2);
+}
+
+#[test]
+fn writes_that_fail_are_counted() {
+    let disk = FaultVfs::new(Arc::new(SimVfs::new()));
+    let db = options().vfs(disk.clone()).open("/store").unwrap();
+    db.put("a", "1").unwrap();
+    let full = FaultRule::new(Fault::NoSpace).kinds([FileKind::Wal]).from_then_on();
+    disk.add(full.operations([Operation::Append, Operation::Write]));
+    db.put("b", "2").unwrap_err();
+    db.write_with(Batch::new().put("c", "3").delete("a"), Durability::Synced).unwrap_err();
+    db.insert_many_if_absent([("d", ""), ("e", "")]).unwrap_err();
+    let mut transaction = db.transaction();
+    transaction.put("f", "");
+    transaction.commit(Durability::Buffered).unwrap_err();
+    let refused = db.write(Batch::new().require_absent("a").put("g", ""));
+    assert!(matches!(refused, Err(Error::ConditionFailed { .. })));
+    let writes = db.stats().writes;
+    assert_eq!((writes.failed, writes.puts, writes.conditions_failed), (4, 1, 1));
+    assert!(db.stats().to_string().contains("\nfailed writes: 4"), "{}", db.stats());
+    assert_eq!(value(&db.openmetrics(), "criba_writes_failed", &[]), Some(4.0));
+    disk.clear();
+    db.put("b", "2").unwrap();
+    disk.add(FaultRule::new(Fault::Io).kinds([FileKind::Wal]).operations([Operation::Sync]));
+    db.sync().unwrap_err();
+    assert!(matches!(db.put("b", "3"), Err(Error::Poisoned { .. })));
+    assert_eq!(db.stats().writes.failed, 6);
 }
 
 #[test]
