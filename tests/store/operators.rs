@@ -74,12 +74,26 @@ fn writes_that_fail_are_counted() {
     assert_eq!((writes.failed, writes.puts, writes.conditions_failed), (4, 1, 1));
     assert!(db.stats().to_string().contains("\nfailed writes: 4"), "{}", db.stats());
     assert_eq!(value(&db.openmetrics(), "criba_writes_failed", &[]), Some(4.0));
+    // A full disk poisons nothing.
+    assert_eq!(value(&db.openmetrics(), "criba_poisoned", &[]), Some(0.0));
     disk.clear();
     db.put("b", "2").unwrap();
     disk.add(FaultRule::new(Fault::Io).kinds([FileKind::Wal]).operations([Operation::Sync]));
     db.sync().unwrap_err();
     assert!(matches!(db.put("b", "3"), Err(Error::Poisoned { .. })));
     assert_eq!(db.stats().writes.failed, 6);
+    assert_eq!(value(&db.openmetrics(), "criba_poisoned", &[]), Some(1.0));
+}
+
+#[test]
+fn a_store_whose_directory_was_removed_is_poisoned_in_the_text() {
+    let dir = common::tempdir();
+    let store = dir.path().join("store");
+    let db = common::options().open(&store).unwrap();
+    db.put("key", "value").unwrap();
+    std::fs::remove_dir_all(&store).unwrap();
+    db.sync().unwrap_err();
+    assert_eq!(value(&db.openmetrics(), "criba_poisoned", &[]), Some(1.0));
 }
 
 #[test]
