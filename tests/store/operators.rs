@@ -220,6 +220,29 @@ fn a_parser_reads_the_text() {
     assert_eq!(value(&text, "criba_io_bytes", &["wal_writes"]), Some(bytes));
 }
 
+/// A name that the page does not have would be an alert that never fires.
+#[test]
+fn the_alerts_are_on_figures_of_the_text() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operating.md");
+    let document = std::fs::read_to_string(document).unwrap();
+    let (_, alerts) = document.split_once("## What to alert on\n").unwrap();
+    let text = options().open("/store").unwrap().openmetrics();
+    let mut named = 0;
+    for name in alerts.split(|c: char| !c.is_alphanumeric() && c != '_') {
+        if name.starts_with("criba_") {
+            assert!(
+                text.contains(&format!("\n{name} ")) || text.contains(&format!("\n{name}{{")),
+                "{name}"
+            );
+            named += 1;
+        }
+    }
+    assert!(named >= 10, "{named}");
+    for needed in ["criba_activity_failed_total", "criba_writes_failed_total", "criba_poisoned"] {
+        assert!(alerts.contains(needed), "{needed}");
+    }
+}
+
 /// A program that only reads the files has not met what a task meets, and a 0 would say that there was nothing.
 #[test]
 fn the_text_of_files_has_no_counts_of_activity() {
