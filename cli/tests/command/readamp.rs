@@ -219,6 +219,20 @@ fn an_absent_file_alone_is_wrong_usage() {
     assert_eq!(output.code, 2, "{}", output.err);
 }
 
+/// Several runs have filters of their own: an option that they would ignore is an error.
+#[test]
+fn options_that_several_runs_would_ignore_are_wrong_usage() {
+    for ignored in
+        ["--policy ribbon", "--hash murmurhash2", "--allocation uniform", "--filter none"]
+    {
+        let told = run(&format!("readamp --n 50 --sweep bits=8..8 {ignored}"));
+        assert_eq!((told.code, told.out.as_str()), (2, ""), "{ignored}: {}", told.err);
+    }
+    let told = run("readamp --n 50 --compare --filter none").error(2);
+    assert!(told.contains("--compare and --filter none contradict each other"), "{told}");
+    run("readamp --n 50 --compare --filter ribbon").well();
+}
+
 /// More lookups than keys: the keys repeat.
 #[test]
 fn the_number_of_lookups_is_the_requested_one() {
