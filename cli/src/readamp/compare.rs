@@ -67,9 +67,10 @@ pub struct Row {
     pub absent: u64,
     /// Disk reads of these lookups, all wasted.
     pub wasted_reads: u64,
-    /// Disk reads and cache hits per lookup.
+    /// Disk reads and cache hits per lookup; `None` without lookups.
     pub wasted_per_lookup: Option<f64>,
-    /// The classic policy's wasted reads as a multiple of these.
+    /// The classic policy's wasted reads as a multiple of these; `None` if these are none, without lookups, and in a
+    /// sweep.
     pub times_fewer: Option<f64>,
     /// Bits per key on each level with tables, as (level, bits).
     pub level_bits: Vec<(usize, Option<f64>)>,
