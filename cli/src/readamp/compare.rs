@@ -59,6 +59,8 @@ pub struct Row {
     pub levels: u64,
     /// Tables.
     pub tables: u64,
+    /// Sorted runs: each table of L0, and each level below with tables.
+    pub sorted_runs: u64,
     /// Bytes of all filters, headers included.
     pub filter_bytes: u64,
     /// The same in bits per key of each table.
@@ -173,6 +175,7 @@ impl Row {
             filter: report.setup.filter.clone(),
             levels: report.levels.len() as u64,
             tables: report.tables,
+            sorted_runs: report.levels.iter().map(Level::sorted_runs).sum(),
             filter_bytes: report.filter_bytes,
             bits_per_key: report.bits_per_key,
             absent: report.absent,
@@ -200,6 +203,7 @@ mod tests {
             filter: String::new(),
             levels: 7,
             tables: 70,
+            sorted_runs: 16,
             filter_bytes: 1 << 27,
             bits_per_key: Some(10.5),
             absent: 100_000_000,

@@ -442,6 +442,25 @@ fn a_comparison_runs_every_kind_over_as_many_bytes() {
     }
 }
 
+#[test]
+fn a_sweep_names_the_sorted_runs_of_its_stores() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for shape in ["--unsettled", "--one-run"] {
+        let line = format!("readamp --json --n 3000 --sweep bits=8..8 {SMALL} {shape}");
+        let printed = run(&format!("{line} --report {}", dir.path().display())).well();
+        let sweep: Value = serde_json::from_str(&printed).expect("JSON");
+        let text = fs::read_to_string(dir.path().join("report.html")).expect("a page");
+        let words = texts(&parsed(&text));
+        assert!(words.iter().any(|word| word == "sorted runs"), "{text}");
+        for row in sweep["runs"].as_array().expect("a list") {
+            let tables = number(row, "tables");
+            assert!(tables > 1, "{row}");
+            let runs = if shape == "--unsettled" { tables } else { 1 };
+            assert_eq!(number(row, "sorted_runs"), runs, "{row}");
+        }
+    }
+}
+
 /// Small filters are far apart in size: 12 tables have 25,856 to 26,592 bytes of them.
 #[test]
 fn filters_of_few_keys_are_of_one_size() {
