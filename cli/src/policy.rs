@@ -168,8 +168,8 @@ impl PolicyArgs {
             return no_blocked("--policy");
         }
         self.filter.check()?;
-        let FilterArgs { filter, fpr, bits_per_key } = self.filter;
-        if filter == Some(Kind::None) && self.filter_bytes.is_some() {
+        let FilterArgs { fpr, bits_per_key, .. } = self.filter;
+        if self.is_none() && self.filter_bytes.is_some() {
             return wrong("--filter none and --filter-bytes contradict each other".into());
         }
         let sized = fpr.is_some() || bits_per_key.is_some() || self.filter_bytes.is_some();
@@ -192,6 +192,11 @@ impl PolicyArgs {
     /// As [`applied_to`](Self::applied_to) the default policy.
     pub(crate) fn policy(&self) -> FilterPolicy {
         self.applied_to(FilterPolicy::default())
+    }
+
+    /// Whether no filters are requested, by their kind.
+    pub(crate) fn is_none(&self) -> bool {
+        self.filter.filter == Some(Kind::None)
     }
 
     /// The requested bits per key, if the size was given so.

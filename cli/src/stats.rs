@@ -30,7 +30,8 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Print the figures in the text format of OpenMetrics, for example for the node exporter's textfile collector
+    /// Print tables, filters and memory in the text format of OpenMetrics, for example for the node exporter's textfile
+    /// collector. Counts of activity are those of a program: see `Db::openmetrics`
     #[arg(long, conflicts_with = "json")]
     openmetrics: bool,
 }
@@ -38,7 +39,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
     let db = store::to_read_within(&args.dir, ClockArgs::ACCEPTED, args.filter_memory)?;
     if args.openmetrics {
-        out.write_all(db.openmetrics().as_bytes())?;
+        out.write_all(db.openmetrics_of_files().as_bytes())?;
         return Ok(Answer::Yes);
     }
     let tables = db.tables();

@@ -32,7 +32,7 @@ pub(super) fn standalone(figure: &Figure) -> String {
 
 /// A figure for a page with the [`dark_rules`].
 pub(super) fn svg(figure: &Figure) -> String {
-    if figure.series.iter().any(|series| series.style == Style::Rows) {
+    if has_points(figure) && figure.series.iter().any(|series| series.style == Style::Rows) {
         return rows::svg(figure);
     }
     let mut svg = String::new();
@@ -57,10 +57,22 @@ fn draw(figure: &Figure, svg: &mut String) -> Result<(), Failed> {
     let legend = LEGEND_LINE * figure.series.len() as u32 + MARGIN;
     let root = SVGBackend::with_string(svg, (WIDTH, PLOT_HEIGHT + legend)).into_drawing_area();
     root.fill(&PAPER.light)?;
+    if !has_points(figure) {
+        let text = ("sans-serif", FONT).into_font().color(&INK.light);
+        let text = text.pos(Pos::new(HPos::Center, VPos::Center));
+        let centre = (WIDTH as i32 / 2, PLOT_HEIGHT as i32 / 2);
+        root.draw(&Text::new("no points", centre, text))?;
+        return root.present();
+    }
     let (plot, legend) = root.split_vertically(PLOT_HEIGHT);
     draw_plot(figure, &plot)?;
     draw_legend(figure, &legend)?;
     root.present()
+}
+
+/// Axes without a point have no range.
+fn has_points(figure: &Figure) -> bool {
+    figure.series.iter().any(|series| !series.points.is_empty())
 }
 
 fn draw_plot(figure: &Figure, area: &Area) -> Result<(), Failed> {
@@ -214,6 +226,22 @@ mod tests {
         for text in [svg(&figure()), standalone(&figure())] {
             let document = roxmltree::Document::parse(&text).expect("well-formed");
             assert_eq!(document.root_element().attribute("aria-label"), Some("\"All\" styles <&>"));
+        }
+    }
+
+    #[test]
+    fn a_figure_without_points_says_so() {
+        let (empty, rows) = (Series::marked("a", 0, vec![]), Series::rows("a", 0, vec![]));
+        for series in [vec![], vec![empty], vec![rows]] {
+            for y in [Axis::linear("y", ""), Axis::log("y", "")] {
+                let x = Axis::named("x", &["one"]);
+                let text = standalone(&Figure { series: series.clone(), x, y, ..figure() });
+                let document = roxmltree::Document::parse(&text).expect("well-formed");
+                let texts = document.descendants().filter(|node| node.has_tag_name("text"));
+                let texts: Vec<_> = texts.filter_map(|node| node.text()).map(str::trim).collect();
+                assert_eq!(texts, ["no points"]);
+                assert!(!text.contains("NaN"), "{text}");
+            }
         }
     }
 

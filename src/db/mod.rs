@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 pub use self::copy::CheckpointFiles;
 pub use self::info::{FilterMemory, MemoryUse, TableInfo};
 pub use self::keys::Keys;
-use self::metrics::openmetrics;
+use self::metrics::of_handle;
 pub use self::read_only::ReadOnlyDb;
 pub use self::reader::Reader;
 pub use self::snapshot::Snapshot;
@@ -740,11 +740,16 @@ impl Db {
     }
 
     /// The figures of the store in the text format of [OpenMetrics](Stats::openmetrics): its counts, tables, filters,
-    /// memory, and latencies. A server sends it with the content type
+    /// memory, latencies, and whether it is [poisoned](crate::Error::Poisoned). A server sends it with the content type
     /// `application/openmetrics-text; version=1.0.0; charset=utf-8`. No I/O.
     pub fn openmetrics(&self) -> String {
         let latencies = self.latencies();
-        openmetrics(&self.stats(), &self.tables(), &self.memory(), latencies.as_ref())
+        let mut page = of_handle(&self.stats(), &self.tables(), &self.memory(), latencies.as_ref());
+        let is_poisoned = self.0.inner.health.check_poison().is_err();
+        let help =
+            "1 if the store refuses writes until it is opened again, because of a failure; else 0.";
+        page.gauges("criba_poisoned", help, &[(String::new(), u64::from(is_poisoned))]);
+        page.end()
     }
 
     /// The live tables, L0 first. No I/O.

@@ -25,7 +25,7 @@ impl DbInner {
         mut pairs: Batch,
         durability: Durability,
     ) -> Result<Vec<bool>> {
-        self.check_writable()?;
+        self.begin_write()?;
         self.set_expiries(&mut pairs)?;
         let pairs = pairs.into_encoded()?;
         let pairs: Vec<EntryRef<'_>> = entries(&pairs.ops).collect();
@@ -56,7 +56,7 @@ impl DbInner {
 
     /// Makes all changes of a batch if its requirements hold. Returns the key of the first one that does not.
     pub(crate) fn write_if(&self, batch: Encoded, durability: Durability) -> Result<Option<Value>> {
-        self.check_writable()?;
+        self.begin_write()?;
         let requirements: Arc<[u8]> = batch.requirements.into();
         let required: Vec<EntryRef<'_>> = entries(&requirements).collect();
         let keys: Vec<&[u8]> = required.iter().map(|entry| entry.key).collect();

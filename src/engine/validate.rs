@@ -43,7 +43,7 @@ impl DbInner {
         snapshot: Seq,
         durability: Durability,
     ) -> Result<()> {
-        self.check_writable()?;
+        self.begin_write()?;
         let _validation = self.commits.begin_validation();
         let reads = Arc::new(reads);
         let mut checked = snapshot;

@@ -26,7 +26,7 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
 impl DbInner {
     pub(crate) fn write(&self, mut batch: Batch, durability: Durability) -> Result<()> {
-        self.check_writable()?;
+        self.begin_write()?;
         self.set_expiries(&mut batch)?;
         let batch = batch.into_encoded()?;
         if !batch.requirements.is_empty() {
@@ -41,6 +41,21 @@ impl DbInner {
         self.submit(request)
     }
 
+    /// Fails if a write cannot begin.
+    #[inline]
+    pub(super) fn begin_write(&self) -> Result<()> {
+        self.count_failed(self.check_writable())
+    }
+
+    /// Counts a write that failed. One to a store that is closed is an error of the caller.
+    #[inline]
+    fn count_failed(&self, result: Result<()>) -> Result<()> {
+        if result.as_ref().is_err_and(|error| !matches!(error, Error::Closed | Error::Forked)) {
+            self.env.ledger.count_writes(Writes { failed: 1, ..Writes::default() });
+        }
+        result
+    }
+
     /// Gives the entries of a batch the expiries with which they are written.
     #[inline]
     pub(crate) fn set_expiries(&self, batch: &mut Batch) -> Result<()> {
@@ -48,7 +63,7 @@ impl DbInner {
         if batch.has_expiries() || time.default.is_some() {
             batch.check()?;
             if batch.set_expiries(time.now(), time.default) {
-                self.begin_expiry()?;
+                self.count_failed(self.begin_expiry())?;
             }
         }
         Ok(())
@@ -57,10 +72,11 @@ impl DbInner {
     #[inline]
     pub(super) fn submit(&self, request: Request) -> Result<()> {
         let synced = request.durability == Durability::Synced;
-        match &self.latencies {
-            Some(latencies) => latencies.writes.of(|| self.commits.submit(request, self))?,
-            None => self.commits.submit(request, self)?,
-        }
+        let result = match &self.latencies {
+            Some(latencies) => latencies.writes.of(|| self.commits.submit(request, self)),
+            None => self.commits.submit(request, self),
+        };
+        self.count_failed(result)?;
         if synced {
             self.report_move();
         }

@@ -270,6 +270,9 @@ counts! {
         conditions_failed,
         /// Transactions that met a conflict when they were to be committed; `transact` tries again.
         conflicts,
+        /// Calls that write or sync and failed: a file failed (a full disk), work in the background did, or the store is
+        /// poisoned. Each batch is one call. Failed conditions and conflicts are not among them.
+        failed,
         /// Syncs of the log for synced writes and [`Db::sync`](crate::Db::sync).
         syncs,
         /// Their time, in nanoseconds.
@@ -425,6 +428,9 @@ impl fmt::Display for Stats {
                 seconds(self.flush_work.nanos),
                 seconds(self.compaction_work.nanos),
             )?;
+        }
+        if self.writes.failed > 0 {
+            write!(f, "\nfailed writes: {}", self.writes.failed)?;
         }
         let Activity { expired_dropped: dropped, expired_to_tombstones: replaced, .. } = activity;
         let Activity { tables_expired: tables, expired_writes: writes, .. } = activity;

@@ -31,7 +31,11 @@ impl Page {
                 Some(of) => format!("criba_{group}{of}seconds"),
                 None => format!("criba_{group}{field}"),
             };
-            self.family(&name, "counter", help);
+            let help = match in_nanoseconds {
+                Some(_) => help.replace("nanoseconds", "seconds"),
+                None => (*help).to_owned(),
+            };
+            self.family(&name, "counter", &help);
             for (labels, values) in rows {
                 let name = format!("{name}_total");
                 match in_nanoseconds {
@@ -152,6 +156,13 @@ mod tests {
     fn links_are_shown_by_their_names() {
         assert_eq!(plain(" As [`a`](crate::a), and [b]. [c](d) end"), "As a, and b. c end");
         assert_eq!(plain(" Calls."), "Calls.");
+    }
+
+    #[test]
+    fn help_has_the_unit_of_the_values() {
+        let text = Stats::default().openmetrics();
+        let help = "# HELP criba_writes_sync_seconds Their time, in seconds.\n";
+        assert!(text.contains(help) && !text.contains("nanoseconds"), "{text}");
     }
 
     #[test]

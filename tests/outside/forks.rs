@@ -290,8 +290,11 @@ fn refuses_read_only(db: &ReadOnlyDb, aside: &Path) -> Vec<&'static str> {
     assert_eq!(db.policy(), FilterPolicy::default());
     let _ = (format!("{db:?}"), db.recovery().to_string());
     assert_eq!(db.prefix_extractor(), None);
-    assert!(db.openmetrics().contains("criba_memory_bytes{kind=\"cache\"} 0\n"));
-    called.extend(["stats", "tables", "memory", "advise", "policy", "openmetrics"]);
+    for page in [db.openmetrics(), db.openmetrics_of_files()] {
+        assert!(page.contains("criba_memory_bytes{kind=\"cache\"} 0\n"));
+    }
+    called.extend(["stats", "tables", "memory", "advise", "policy"]);
+    called.extend(["openmetrics", "openmetrics_of_files"]);
     assert!(!db.has_expiries() && db.now() > SystemTime::UNIX_EPOCH);
     assert_eq!((db.default_ttl(), db.compression()), (None, Compression::None));
     called.extend(["prefix_extractor", "has_expiries", "default_ttl", "compression", "now"]);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
-use criba::vfs::{FileKind, Operation, SimVfs};
+use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Operation, SimVfs};
 use criba::{Batch, Durability, Error, Event, Histogram, Options, Stats};
 use openmetrics_parser::openmetrics::parse_openmetrics;
 use openmetrics_parser::{MetricNumber, OpenMetricsValue};
@@ -53,6 +53,47 @@ fn writes_are_counted_by_kind_and_result() {
     db.put_with("i", "", Durability::Synced).unwrap();
     db.sync().unwrap();
     assert_eq!(db.stats().writes.syncs, 2);
+}
+
+#[test]
+fn writes_that_fail_are_counted() {
+    let disk = FaultVfs::new(Arc::new(SimVfs::new()));
+    let db = options().vfs(disk.clone()).open("/store").unwrap();
+    db.put("a", "1").unwrap();
+    let full = FaultRule::new(Fault::NoSpace).kinds([FileKind::Wal]).from_then_on();
+    disk.add(full.operations([Operation::Append, Operation::Write]));
+    db.put("b", "2").unwrap_err();
+    db.write_with(Batch::new().put("c", "3").delete("a"), Durability::Synced).unwrap_err();
+    db.insert_many_if_absent([("d", ""), ("e", "")]).unwrap_err();
+    let mut transaction = db.transaction();
+    transaction.put("f", "");
+    transaction.commit(Durability::Buffered).unwrap_err();
+    let refused = db.write(Batch::new().require_absent("a").put("g", ""));
+    assert!(matches!(refused, Err(Error::ConditionFailed { .. })));
+    let writes = db.stats().writes;
+    assert_eq!((writes.failed, writes.puts, writes.conditions_failed), (4, 1, 1));
+    assert!(db.stats().to_string().contains("\nfailed writes: 4"), "{}", db.stats());
+    assert_eq!(value(&db.openmetrics(), "criba_writes_failed", &[]), Some(4.0));
+    // A full disk poisons nothing.
+    assert_eq!(value(&db.openmetrics(), "criba_poisoned", &[]), Some(0.0));
+    disk.clear();
+    db.put("b", "2").unwrap();
+    disk.add(FaultRule::new(Fault::Io).kinds([FileKind::Wal]).operations([Operation::Sync]));
+    db.sync().unwrap_err();
+    assert!(matches!(db.put("b", "3"), Err(Error::Poisoned { .. })));
+    assert_eq!(db.stats().writes.failed, 6);
+    assert_eq!(value(&db.openmetrics(), "criba_poisoned", &[]), Some(1.0));
+}
+
+#[test]
+fn a_store_whose_directory_was_removed_is_poisoned_in_the_text() {
+    let dir = common::tempdir();
+    let store = dir.path().join("store");
+    let db = common::options().open(&store).unwrap();
+    db.put("key", "value").unwrap();
+    std::fs::remove_dir_all(&store).unwrap();
+    db.sync().unwrap_err();
+    assert_eq!(value(&db.openmetrics(), "criba_poisoned", &[]), Some(1.0));
 }
 
 #[test]
@@ -177,6 +218,61 @@ fn a_parser_reads_the_text() {
     assert_eq!(value(&text, "criba_writes_sync_seconds", &[]), Some(seconds));
     let bytes = db.stats().wal_writes.bytes as f64;
     assert_eq!(value(&text, "criba_io_bytes", &["wal_writes"]), Some(bytes));
+}
+
+/// A name that the page does not have would be an alert that never fires.
+#[test]
+fn the_alerts_are_on_figures_of_the_text() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operating.md");
+    let document = std::fs::read_to_string(document).unwrap();
+    let (_, alerts) = document.split_once("## What to alert on\n").unwrap();
+    let text = options().open("/store").unwrap().openmetrics();
+    let mut named = 0;
+    for name in alerts.split(|c: char| !c.is_alphanumeric() && c != '_') {
+        if name.starts_with("criba_") {
+            assert!(
+                text.contains(&format!("\n{name} ")) || text.contains(&format!("\n{name}{{")),
+                "{name}"
+            );
+            named += 1;
+        }
+    }
+    assert!(named >= 10, "{named}");
+    for needed in ["criba_activity_failed_total", "criba_writes_failed_total", "criba_poisoned"] {
+        assert!(alerts.contains(needed), "{needed}");
+    }
+}
+
+/// A program that only reads the files has not met what a task meets, and a 0 would say that there was nothing.
+#[test]
+fn the_text_of_files_has_no_counts_of_activity() {
+    let options = options();
+    let db = options.clone().open("/store").unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let reader = options.open_read_only("/store").unwrap();
+    let text = reader.openmetrics_of_files();
+    let families = parse_openmetrics(&text).unwrap().families;
+    let mut names: Vec<_> = families.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    let expected = [
+        "criba_filter_bytes",
+        "criba_filters_degraded",
+        "criba_memory_bytes",
+        "criba_table_bytes",
+        "criba_table_entries",
+        "criba_table_tombstones",
+        "criba_tables",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(value(&text, "criba_tables", &["0"]), Some(1.0));
+    assert_eq!(value(&text, "criba_filters_degraded", &[]), Some(0.0));
+    // A reader that stays open counts.
+    reader.get("key").unwrap();
+    let all = reader.openmetrics();
+    assert_eq!(value(&all, "criba_activity_lookups", &[]), Some(1.0));
+    assert_eq!(value(&all, "criba_tables_damaged", &[]), Some(0.0));
 }
 
 /// Keys in ascending order: a compaction moves their tables.

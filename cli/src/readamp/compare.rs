@@ -59,6 +59,8 @@ pub struct Row {
     pub levels: u64,
     /// Tables.
     pub tables: u64,
+    /// Sorted runs: each table of L0, and each level below with tables.
+    pub sorted_runs: u64,
     /// Bytes of all filters, headers included.
     pub filter_bytes: u64,
     /// The same in bits per key of each table.
@@ -67,9 +69,10 @@ pub struct Row {
     pub absent: u64,
     /// Disk reads of these lookups, all wasted.
     pub wasted_reads: u64,
-    /// Disk reads and cache hits per lookup.
+    /// Disk reads and cache hits per lookup; `None` without lookups.
     pub wasted_per_lookup: Option<f64>,
-    /// The classic policy's wasted reads as a multiple of these.
+    /// The classic policy's wasted reads as a multiple of these; `None` if these are none, without lookups, and in a
+    /// sweep.
     pub times_fewer: Option<f64>,
     /// Bits per key on each level with tables, as (level, bits).
     pub level_bits: Vec<(usize, Option<f64>)>,
@@ -172,6 +175,7 @@ impl Row {
             filter: report.setup.filter.clone(),
             levels: report.levels.len() as u64,
             tables: report.tables,
+            sorted_runs: report.levels.iter().map(Level::sorted_runs).sum(),
             filter_bytes: report.filter_bytes,
             bits_per_key: report.bits_per_key,
             absent: report.absent,
@@ -199,6 +203,7 @@ mod tests {
             filter: String::new(),
             levels: 7,
             tables: 70,
+            sorted_runs: 16,
             filter_bytes: 1 << 27,
             bits_per_key: Some(10.5),
             absent: 100_000_000,

@@ -90,7 +90,9 @@ pub struct Args {
         long,
         value_name = "RANGE",
         value_parser = Bits::parse,
-        conflicts_with_all = ["compare", "filter", "fpr", "bits_per_key", "filter_bytes", "allocation", "dir"]
+        conflicts_with_all = [
+            "compare", "policy", "filter", "fpr", "bits_per_key", "filter_bytes", "allocation", "hash", "dir",
+        ]
     )]
     sweep: Option<Bits>,
     /// Absent keys looked up after loading and before measuring, and not measured
@@ -199,6 +201,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Answer> {
         return Err(Failure::Usage("--zipf takes an exponent of 0 or more".into()));
     }
     args.policy.check()?;
+    if args.compare && args.policy.is_none() {
+        return Err(Failure::Usage("--compare and --filter none contradict each other".into()));
+    }
     let input = args.input()?;
     match &args.sweep {
         Some(bits) => sweep(args, bits, &input, out),

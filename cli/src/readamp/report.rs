@@ -308,6 +308,11 @@ impl Report {
 }
 
 impl Level {
+    /// A table of L0 is a sorted run of its own.
+    pub(super) fn sorted_runs(&self) -> u64 {
+        if self.level == 0 { self.tables } else { 1 }
+    }
+
     /// A level with tables, with the counts of the passes.
     fn new(level: usize, all_passes: &[Pass; 4]) -> Option<Self> {
         let [absent, present, ..] = all_passes;

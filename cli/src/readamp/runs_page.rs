@@ -16,8 +16,10 @@ pub(super) fn files(figure: &Figure, rows: &[&Row], seed: u64) -> Vec<(String, V
 }
 
 fn page(figure: &Figure, stem: &str, rows: &[&Row], seed: u64) -> String {
-    let head =
-        ["policy", "bytes of filters", "bits a key", "wasted reads", "per absent key", "checks"];
+    let numbers =
+        ["bytes of filters", "bits a key", "sorted runs", "wasted reads", "per absent key"];
+    let [bytes, bits, runs, wasted, each] = numbers;
+    let head = ["policy", bytes, bits, runs, wasted, each, "checks"];
     let cells = rows.iter().map(|row| {
         let or_dash = |number: Option<f64>, decimals| {
             number.map_or("–".to_owned(), |number| format!("{number:.decimals$}"))
@@ -31,6 +33,7 @@ fn page(figure: &Figure, stem: &str, rows: &[&Row], seed: u64) -> String {
             html! { (row.filter) },
             html! { (thousands(row.filter_bytes)) },
             html! { (or_dash(row.bits_per_key, 2)) },
+            html! { (thousands(row.sorted_runs)) },
             html! { (thousands(row.wasted_reads)) },
             html! { (or_dash(row.wasted_per_lookup, 6)) },
             html! { (checks) },
@@ -50,7 +53,7 @@ fn page(figure: &Figure, stem: &str, rows: &[&Row], seed: u64) -> String {
         }
         main {
             (criba_report::shown(figure, stem, &html! {}))
-            section { h2 { "Runs" } (criba_report::table("", &head, &head[1..5], cells)) }
+            section { h2 { "Runs" } (criba_report::table("", &head, &numbers, cells)) }
             section {
                 h2 { "This measurement" }
                 dl { @for (name, text) in provenance::lines(seed) { dt { (name) } dd { (text) } } }

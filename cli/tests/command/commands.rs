@@ -151,6 +151,10 @@ fn compact_and_stats() {
     let cells: Vec<_> = row.split_whitespace().collect();
     assert_eq!(cells[..4], ["L6", "1", "2", "0"], "{stats}");
     assert!(stats.contains("\ndegraded filters: 0\nlogs: 1, with 0 changes that"), "{stats}");
+    // A command has no counts of activity.
+    let page = run(&format!("stats {store} --openmetrics")).well();
+    assert!(page.contains("\ncriba_filters_degraded 0\n"), "{page}");
+    assert!(!page.contains("_total") && !page.contains("criba_tables_damaged"), "{page}");
 }
 
 #[test]

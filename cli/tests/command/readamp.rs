@@ -219,6 +219,20 @@ fn an_absent_file_alone_is_wrong_usage() {
     assert_eq!(output.code, 2, "{}", output.err);
 }
 
+/// Several runs have filters of their own: an option that they would ignore is an error.
+#[test]
+fn options_that_several_runs_would_ignore_are_wrong_usage() {
+    for ignored in
+        ["--policy ribbon", "--hash murmurhash2", "--allocation uniform", "--filter none"]
+    {
+        let told = run(&format!("readamp --n 50 --sweep bits=8..8 {ignored}"));
+        assert_eq!((told.code, told.out.as_str()), (2, ""), "{ignored}: {}", told.err);
+    }
+    let told = run("readamp --n 50 --compare --filter none").error(2);
+    assert!(told.contains("--compare and --filter none contradict each other"), "{told}");
+    run("readamp --n 50 --compare --filter ribbon").well();
+}
+
 /// More lookups than keys: the keys repeat.
 #[test]
 fn the_number_of_lookups_is_the_requested_one() {
@@ -425,6 +439,25 @@ fn a_comparison_runs_every_kind_over_as_many_bytes() {
     for row in rows {
         assert_eq!(number(row, "absent"), 20_000);
         assert!(number(row, "filter_bytes").abs_diff(classic) * 100 <= classic, "{row:#}");
+    }
+}
+
+#[test]
+fn a_sweep_names_the_sorted_runs_of_its_stores() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for shape in ["--unsettled", "--one-run"] {
+        let line = format!("readamp --json --n 3000 --sweep bits=8..8 {SMALL} {shape}");
+        let printed = run(&format!("{line} --report {}", dir.path().display())).well();
+        let sweep: Value = serde_json::from_str(&printed).expect("JSON");
+        let text = fs::read_to_string(dir.path().join("report.html")).expect("a page");
+        let words = texts(&parsed(&text));
+        assert!(words.iter().any(|word| word == "sorted runs"), "{text}");
+        for row in sweep["runs"].as_array().expect("a list") {
+            let tables = number(row, "tables");
+            assert!(tables > 1, "{row}");
+            let runs = if shape == "--unsettled" { tables } else { 1 };
+            assert_eq!(number(row, "sorted_runs"), runs, "{row}");
+        }
     }
 }
 

@@ -103,3 +103,26 @@ fn each_field_is_documented_with_its_unit_and_each_documented_field_is_printed()
         assert_eq!(values.iter().filter(is_number).count(), expected, "{name} in {unit:?}");
     }
 }
+
+#[test]
+fn ratios_without_a_number_are_null_as_documented() {
+    let rows = |options: &str, list: &str| {
+        let printed = run(&format!("readamp --n 500 --json {options}")).well();
+        let object: Value = serde_json::from_str(&printed).expect("one object");
+        object[list].as_array().expect("a list").clone()
+    };
+    for row in rows("--sweep bits=8..8", "runs") {
+        assert!(row["times_fewer"].is_null() && row["wasted_per_lookup"].is_number(), "{row}");
+    }
+    for row in rows("--compare --lookups 0", "rows") {
+        assert!(row["times_fewer"].is_null() && row["wasted_per_lookup"].is_null(), "{row}");
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/readamp-json.md");
+    let document = fs::read_to_string(path).expect("the document");
+    for (name, expected) in
+        [("times_fewer", "in a sweep"), ("wasted_per_lookup", "`null` without lookups")]
+    {
+        let mut lines = document.lines().filter(|line| line.starts_with(&format!("`{name}`")));
+        assert!(lines.all(|line| line.contains(expected)), "{name}");
+    }
+}
