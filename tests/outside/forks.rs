@@ -234,6 +234,8 @@ fn refuses(db: &Db, aside: &Path) -> Vec<&'static str> {
     assert_forked("upgrade", db.downgrade().upgrade().unwrap().get("k"));
     assert_eq!(db.prefix_extractor(), None);
     assert!(db.latencies().is_none());
+    assert_eq!(db.latest_sequence_number(), 0);
+    called.push("latest_sequence_number");
     assert!(db.openmetrics().contains("criba_memory_bytes{kind=\"cache\"} 0\n"));
     called.extend(["latencies", "openmetrics"]);
     called.extend(["stats", "tables", "memory", "advise", "policy", "recovery", "downgrade"]);
@@ -281,7 +283,8 @@ fn refuses_read_only(db: &ReadOnlyDb, aside: &Path) -> Vec<&'static str> {
         refresh() checkpoint(aside, files) verify(|_, _| {}) disk_bytes() estimate_compression(4096)
     ));
     assert_ne!(db.store_id(), 0);
-    called.push("store_id");
+    assert_eq!(db.latest_sequence_number(), 0);
+    called.extend(["store_id", "latest_sequence_number"]);
     called.extend(refuses_reads(&db.snapshot()));
     assert_eq!(db.stats(), Stats::default());
     assert_eq!(db.tables(), []);
