@@ -59,7 +59,7 @@ fn connect(scheme: &ObjectStoreScheme, url: &Url) -> object_store::Result<Arc<dy
     Ok(match scheme {
         ObjectStoreScheme::Local => Arc::new(object_store::local::LocalFileSystem::new()),
         ObjectStoreScheme::Memory => Arc::new(object_store::memory::InMemory::new()),
-        #[cfg(feature = "aws-base")]
+        #[cfg(feature = "aws")]
         ObjectStoreScheme::AmazonS3 => Arc::new(
             object_store::aws::AmazonS3Builder::from_env()
                 .with_url(url.as_str())
@@ -87,7 +87,7 @@ fn connect(scheme: &ObjectStoreScheme, url: &Url) -> object_store::Result<Arc<dy
     })
 }
 
-#[cfg(any(feature = "aws-base", feature = "gcp", feature = "azure"))]
+#[cfg(any(feature = "aws", feature = "gcp", feature = "azure"))]
 fn no_retries() -> object_store::RetryConfig {
     object_store::RetryConfig { max_retries: 0, ..object_store::RetryConfig::default() }
 }

@@ -161,7 +161,7 @@ fn with_directory() -> SimDisk {
 
 #[test]
 fn a_death_between_any_two_requests_loses_nothing_that_was_published_or_synced() {
-    let seeds = if std::env::var("CRIBA_TEST_SWEEPS").is_ok_and(|s| s == "full") { 60 } else { 6 };
+    let seeds = if std::env::var("CRIBA_TEST_SWEEPS").is_ok_and(|s| s == "full") { 24 } else { 6 };
     let mut deaths = 0;
     for seed in 0..seeds {
         let requests = script(seed, Fate::Works);
