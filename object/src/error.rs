@@ -41,7 +41,7 @@ pub enum Error {
     /// Another writer opened the store later. This one publishes nothing more.
     #[error(
         "{}: epoch {epoch} of this writer has ended, because another writer began epoch {newest}; \
-         up to {unpublished} changes here are not in the bucket",
+         up to {unpublished} changes here are not in the bucket; open_local reads them",
         directory.display()
     )]
     #[non_exhaustive]

@@ -62,7 +62,7 @@ pub use options::Options;
 pub use reader::{ObjectReader, open_pinned, open_reader};
 pub use removal::Unneeded;
 pub use requests::{Purpose, RequestCounts};
-pub use writer::{ObjectDb, Publications, open};
+pub use writer::{ObjectDb, Publications, open, open_local};
 
 use bucket::{Bucket, Patience};
 use local::{LocalDir, io_error};

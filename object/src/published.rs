@@ -13,6 +13,9 @@ const FIRST_LINE: &str = "criba-object manifest 1\n";
 /// No manifest is longer: of a hundred thousand tables it has some 20 MiB.
 pub(crate) const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
+/// No store has so many manifests or epochs.
+const MAX_NUMBER: u64 = 1 << 62;
+
 /// The directories of the objects.
 pub(crate) const MANIFESTS: &str = "manifests";
 const TABLES: &str = "tables";
@@ -84,6 +87,9 @@ impl Published {
 
     /// Refuses what no writer publishes: a file of another name could be anything in the local directory.
     fn check(&self) -> std::result::Result<(), String> {
+        if self.number.max(self.epoch.number) > MAX_NUMBER {
+            return Err("a number that no store reaches".to_owned());
+        }
         for (name, _) in &self.files {
             let is_one = name == "CURRENT"
                 || name.strip_prefix("MANIFEST-").is_some_and(is_number)
@@ -201,6 +207,9 @@ mod tests {
             wrong.objects.push(Object { file, name, bytes: 1, kept_from: 0 });
             Published::decode(&wrong.encode(), "m").expect_err("a hostile name");
         }
+        let mut wrong = sound.clone();
+        wrong.number = u64::MAX;
+        Published::decode(&wrong.encode(), "m").expect_err("a number without a next one");
         let mut wrong = sound.clone();
         wrong.objects[0].kept_from = 1001;
         Published::decode(&wrong.encode(), "m").expect_err("a tail behind the end");

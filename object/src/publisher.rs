@@ -220,13 +220,17 @@ impl Publisher {
             self.finish(state)?;
         }
         self.prepare(state)?;
-        self.finish(state)
+        while !self.finish(state)? {
+            self.prepare(state)?;
+        }
+        Ok(())
     }
 
     /// Flushes, and makes the next version from a checkpoint, if anything changed.
     fn prepare(&self, state: &mut State) -> Result<()> {
         let changes = self.db.latest_sequence_number();
-        self.files.backlog().while_flushing(|| self.db.flush())?;
+        let backlog = self.files.backlog();
+        backlog.while_flushing(|| self.db.flush())?;
         let tables = self.db.tables();
         let shape = tables.iter().map(|table| (table.level, table.id, table.filter.stored_bytes()));
         let shape: BTreeSet<_> = shape.collect();
@@ -236,7 +240,8 @@ impl Publisher {
         }
         self.remove_checkpoint()?;
         let path = self.local.path.join(PUBLICATION);
-        self.db.checkpoint(&path)?;
+        // It waits for a write, which may wait for a flush.
+        backlog.while_flushing(|| self.db.checkpoint(&path))?;
         let checkpoint = self.open_checkpoint()?;
         let mut version = Published {
             number: state.published.number + 1,
@@ -303,9 +308,19 @@ impl Publisher {
         Ok(Object { file: name.to_owned(), name: object, bytes, kept_from: layout.tail_offset() })
     }
 
-    /// Uploads what the prepared version has and the published one has not, and creates its manifest.
-    fn finish(&self, state: &mut State) -> Result<()> {
-        let Some(version) = &state.prepared else { return Ok(()) };
+    /// Uploads what the prepared version has and the published one has not, and creates its manifest. False if an earlier
+    /// version of this writer was found under its number: then another one is to be prepared.
+    fn finish(&self, state: &mut State) -> Result<bool> {
+        let published = self.try_finish(state);
+        if let Err(Error::Store(_)) = published {
+            // A local file failed. The next version is made anew.
+            state.prepared = None;
+        }
+        published
+    }
+
+    fn try_finish(&self, state: &mut State) -> Result<bool> {
+        let Some(version) = &state.prepared else { return Ok(true) };
         let checkpoint = self.open_checkpoint()?;
         let mut uploads = Vec::new();
         for object in &version.objects {
@@ -333,6 +348,13 @@ impl Publisher {
                 .await?;
             manifests::create(&bucket, &manifest).await
         })?;
+        if let Some(other) = other.as_ref().filter(|other| other.epoch == version.epoch) {
+            self.record(other)?;
+            state.dropped.note(&state.published, other);
+            state.published = other.clone();
+            state.prepared = None;
+            return Ok(false);
+        }
         if let Some(other) = other {
             return Err(Error::Fenced {
                 directory: self.local.path.clone(),
@@ -350,7 +372,8 @@ impl Publisher {
             state.published = version;
         }
         self.published(&state.published)?;
-        self.remove_checkpoint()
+        self.remove_checkpoint()?;
+        Ok(true)
     }
 
     /// Runs work that [`stop`](Self::stop) aborts.

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use criba::Db;
 use criba::vfs::FileKind;
+use criba::{Db, ReadOnlyDb};
 
 use crate::bucket::Bucket;
 use crate::epoch::{self, Writer};
 use crate::error::{Error, Result};
 use crate::files::TableFiles;
 use crate::install::install;
-use crate::local::LocalDir;
+use crate::local::{LocalDir, io_error};
 use crate::location::Location;
 use crate::manifests;
 use crate::options::Options;
@@ -124,8 +124,26 @@ pub fn open(
     let thread = std::thread::Builder::new()
         .name("criba-publish".into())
         .spawn(move || of_thread.run())
-        .map_err(crate::local::io_error("start a thread", Path::new("")))?;
+        .map_err(io_error("start a thread", Path::new("")))?;
     Ok(ObjectDb { publisher, thread: Some(thread) })
+}
+
+/// Opens what the directory of a writer has, for reading only: also of one whose epoch has ended, to find what it did not
+/// publish. Changes nothing there. Tables that are only in the bucket are read from it, if they are still there.
+///
+/// # Errors
+/// [`Error::Store`]; [`Error::Url`].
+pub fn open_local(
+    location: impl Into<Location>,
+    local: impl AsRef<Path>,
+    options: Options,
+) -> Result<ReadOnlyDb> {
+    let bucket = connect(location.into(), &options)?;
+    let store = std::path::absolute(local.as_ref())
+        .map_err(io_error("find the full path", local.as_ref()))?;
+    let store = store.join("store");
+    let files = TableFiles::new(options.vfs, bucket, store.clone(), u64::MAX);
+    Ok(options.store.vfs(files).open_read_only(store)?)
 }
 
 /// Begins the next epoch. Returns the published version, and whether the local directory has it, and perhaps more.

@@ -86,6 +86,11 @@ impl Client {
         self.0.is_dead.load(Ordering::SeqCst)
     }
 
+    /// Lets all requests fail, or work again.
+    pub(crate) fn cut_off(&self, is_cut_off: bool) {
+        self.0.is_dead.store(is_cut_off, Ordering::SeqCst);
+    }
+
     async fn request<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let State { fate, requests, is_dead, under_way, most_under_way, latency, .. } = &*self.0;
         let number = requests.fetch_add(1, Ordering::SeqCst) + 1;

@@ -1,9 +1,12 @@
 //! One writer: a later one fences the earlier.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use criba_object::object_store::memory::InMemory;
-use criba_object::{Error, open, open_reader};
+use criba_object::{Error, open, open_local, open_reader};
 
 use crate::bucket::{Client, Fate, options};
 
@@ -35,6 +38,10 @@ fn the_later_writer_goes_on_and_the_earlier_stops() {
     // Nor does its directory open again.
     let error = open(client.store(), at("a"), options()).unwrap_err();
     assert!(matches!(error, Error::Fenced { unpublished: 1, .. }), "{error}");
+    // What it did not publish can be read.
+    let local = open_local(client.store(), at("a"), options()).unwrap();
+    assert!(local.get("of the first").unwrap().is_some());
+    assert!(local.get("of both").unwrap().is_some());
     let reader = open_reader(client.store(), at("c"), options()).unwrap();
     assert_eq!(reader.get("of the first").unwrap(), None);
     assert!(reader.get("of the second").unwrap().is_some());
@@ -52,7 +59,7 @@ fn an_own_success_whose_answer_was_lost_is_no_other_writer() {
         let bucket = Arc::new(InMemory::new());
         let client = Client::new(&bucket, Fate::LosesAnswer(number));
         // Each request is repeated once or more.
-        let options = options().retry_for(std::time::Duration::from_secs(5));
+        let options = options().retry_for(Duration::from_secs(5));
         let writer = open(client.store(), dir.path().join("a"), options.clone()).unwrap();
         writer.put("a", "1").unwrap();
         writer.sync_remote().unwrap();
@@ -121,4 +128,41 @@ fn an_older_copy_of_the_directory_and_an_emptied_bucket_are_refused() {
     open(client.store(), at("a"), options()).unwrap().close().unwrap();
     let error = open(client.store(), at("old"), options()).unwrap_err();
     assert!(matches!(error, Error::Fenced { unpublished: 0, .. }), "{error}");
+}
+
+/// A limit of unpublished bytes stops writers, not publications: with a thread for flushes, and without.
+#[test]
+fn writers_wait_for_the_bucket_and_lose_nothing() {
+    for threads in [0, 2] {
+        let dir = tempfile::tempdir().unwrap();
+        let bucket = Arc::new(InMemory::new());
+        let client = Client::new(&bucket, Fate::Works);
+        let store = criba::Options::new().background_threads(threads).memtable_bytes(64 << 10);
+        let options = options().store(store).backlog_bytes(256 << 10);
+        let writer = open(client.store(), dir.path().join("a"), options.clone()).unwrap();
+        client.cut_off(true);
+        let written = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..3000_u32 {
+                    writer.put(number.to_be_bytes(), [7; 500]).unwrap();
+                    written.store(number, SeqCst);
+                }
+            });
+            // The writer waits.
+            let mut before = u32::MAX;
+            while std::mem::replace(&mut before, written.load(SeqCst)) != written.load(SeqCst) {
+                std::thread::sleep(Duration::from_millis(700));
+            }
+            assert!(before < 2900, "{before}");
+            writer.sync_remote().unwrap_err();
+            client.cut_off(false);
+            writer.sync_remote().unwrap();
+        });
+        writer.sync_remote().unwrap();
+        assert_eq!(writer.publications().unpublished_bytes, 0);
+        drop(writer);
+        let reader = open_reader(client.store(), dir.path().join("b"), options).unwrap();
+        assert_eq!(reader.iter().count(), 3000);
+    }
 }
