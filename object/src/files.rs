@@ -18,6 +18,7 @@ use crate::backlog::Backlog;
 use crate::bucket::Bucket;
 use crate::local::{LocalDir, io_error, remove_if_there};
 use crate::published::Object;
+use crate::publisher::is_publication;
 use crate::remote_table::RemoteTable;
 use crate::stub::{self, Stub, stub_name, table_of};
 
@@ -218,8 +219,10 @@ impl VfsDir for Directory {
         let linked = self.inner.link_to(name, &*to.inner, to_name, kind);
         let is_missing =
             linked.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        if !is_missing || kind != FileKind::Table || to.path.parent() != self.shared.store.parent()
-        {
+        let name_of_dir = to.path.file_name().and_then(OsStr::to_str);
+        let is_publication = to.path.parent() == self.shared.store.parent()
+            && name_of_dir.is_some_and(is_publication);
+        if !is_missing || kind != FileKind::Table || !is_publication {
             return linked;
         }
         self.inner.link_to(&of_stub(name), &*to.inner, &of_stub(to_name), kind)

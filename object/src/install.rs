@@ -10,7 +10,7 @@ use criba::vfs::FileKind;
 use crate::bucket::{Bucket, PART_BYTES};
 use crate::error::Result;
 use crate::local::{LocalDir, io_error};
-use crate::published::{Object, Published, is_filter, is_table};
+use crate::published::{Object, Published, is_filter, is_log, is_table};
 use crate::requests::Purpose;
 use crate::stub::{self, Stub, stub_name, table_of};
 
@@ -94,7 +94,8 @@ fn fetch(bucket: &Bucket, store: &LocalDir, missing: &[&Object]) -> Result<()> {
                 })
             })?;
         } else {
-            store.write(&object.file, FileKind::Filter, |file| file.append(&bytes))?;
+            let kind = kind_of(&object.file).unwrap_or(FileKind::Filter);
+            store.write(&object.file, kind, |file| file.append(&bytes))?;
         }
     }
 }
@@ -134,8 +135,7 @@ fn write_if_other(store: &LocalDir, name: &str, bytes: &[u8]) -> Result<()> {
 }
 
 /// The kind of a file that a version may have; `None` for other names, which stay.
-fn kind_of(name: &str) -> Option<FileKind> {
-    let is_log = |name: &str| name.strip_suffix(".log").is_some_and(all_digits);
+pub(crate) fn kind_of(name: &str) -> Option<FileKind> {
     Some(match name {
         CURRENT => FileKind::Current,
         _ if name.strip_prefix("MANIFEST-").is_some_and(all_digits) => FileKind::Manifest,

@@ -86,6 +86,7 @@ impl Options {
 
     /// How long readers can use a version after a later one was published, by default an hour. Then the writer removes the
     /// objects that only earlier versions have. The manifest has it, for readers and other commands.
+    /// A later writer can lengthen it, not shorten it.
     pub fn grace(mut self, time: Duration) -> Self {
         self.grace = time;
         self

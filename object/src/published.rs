@@ -10,8 +10,9 @@ use crate::error::Result;
 use crate::record;
 
 const FIRST_LINE: &str = "criba-object manifest 1\n";
-/// No manifest is longer: of a hundred thousand tables it has some 20 MiB.
-pub(crate) const MAX_MANIFEST_BYTES: u64 = 256 << 20;
+/// No manifest is longer: of a hundred thousand tables it has some 20 MiB. Decoded, a hostile one takes up to 18 times as
+/// much memory.
+pub(crate) const MAX_MANIFEST_BYTES: u64 = 32 << 20;
 
 /// No store has so many manifests or epochs.
 const MAX_NUMBER: u64 = 1 << 62;
@@ -20,8 +21,9 @@ const MAX_NUMBER: u64 = 1 << 62;
 pub(crate) const MANIFESTS: &str = "manifests";
 const TABLES: &str = "tables";
 const FILTERS: &str = "filters";
-/// The directories of tables and filter files.
-pub(crate) const DIRECTORIES: [&str; 2] = [TABLES, FILTERS];
+const LOGS: &str = "logs";
+/// The directories of tables, filter files and logs.
+pub(crate) const DIRECTORIES: [&str; 3] = [TABLES, FILTERS, LOGS];
 
 /// An epoch of a store: all that one writer publishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +41,8 @@ pub(crate) struct Published {
     pub(crate) epoch: Epoch,
     /// At least so many changes of the store are in it.
     pub(crate) changes: u64,
+    /// No later change is in it.
+    pub(crate) up_to: u64,
     /// How long readers can use a version after a later one, in milliseconds.
     pub(crate) grace: u64,
     /// `CURRENT`, the manifest and the log, by name.
@@ -100,16 +104,16 @@ impl Published {
         }
         for Object { file, name, bytes, kept_from } in &self.objects {
             let is_table = is_table(file);
-            let directory = if is_table { TABLES } else { FILTERS };
-            let is_inside = name.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/'));
+            let is_inside =
+                name.strip_prefix(directory_of(file)).and_then(|rest| rest.strip_prefix('/'));
             let is_inside = is_inside.is_some_and(|rest| {
                 rest.starts_with(|first: char| first.is_ascii_digit())
                     && rest.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.'))
             });
-            if !(is_table || is_filter(file)) || !is_inside {
+            if !(is_table || is_filter(file) || is_log(file)) || !is_inside {
                 return Err(format!("the file {file:?} in the object {name:?}"));
             }
-            if kept_from > bytes || !is_table && *kept_from > 0 {
+            if kept_from > bytes || *bytes > MAX_NUMBER || !is_table && *kept_from > 0 {
                 return Err(format!("{file} of {bytes} bytes with a tail at {kept_from}"));
             }
         }
@@ -124,6 +128,19 @@ fn is_number(text: &str) -> bool {
 /// Whether this is the name of an SSTable.
 pub(crate) fn is_table(file: &str) -> bool {
     file.strip_suffix(".sst").is_some_and(is_number)
+}
+
+/// Whether this is the name of a log.
+pub(crate) fn is_log(file: &str) -> bool {
+    file.strip_suffix(".log").is_some_and(is_number)
+}
+
+fn directory_of(file: &str) -> &'static str {
+    match file {
+        _ if is_table(file) => TABLES,
+        _ if is_log(file) => LOGS,
+        _ => FILTERS,
+    }
 }
 
 /// Whether this is the name of a filter file.
@@ -141,14 +158,14 @@ pub(crate) fn manifest_name(number: u64) -> String {
 
 /// The number of the manifest with this name.
 pub(crate) fn manifest_number(name: &str) -> Option<u64> {
-    let number = name.parse().ok()?;
+    let number = name.parse().ok().filter(|number| (1..=MAX_NUMBER).contains(number))?;
     (manifest_name(number) == name).then_some(number)
 }
 
 /// The name of the object of a table or a filter file: by the epoch in which it is first published, and the random
 /// bytes of the table. So no name is ever given to other bytes.
 pub(crate) fn object_name(file: &str, epoch: u64, random: [u8; 16]) -> String {
-    let directory = if is_table(file) { TABLES } else { FILTERS };
+    let directory = directory_of(file);
     let (stem, end) = file.split_once('.').unwrap_or((file, ""));
     let random = u128::from_be_bytes(random);
     format!("{directory}/{stem}-{epoch:06}-{random:032x}.{end}")
@@ -166,6 +183,7 @@ mod tests {
             number: 9,
             epoch: Epoch { number: 3, nonce: 77 },
             changes: 1000,
+            up_to: 1001,
             grace: 3_600_000,
             files: vec![("CURRENT".into(), b"x".to_vec()), ("000020.log".into(), vec![])],
             objects: vec![Object { file, name, bytes: 1000, kept_from: 900 }],

@@ -20,9 +20,10 @@ use tokio::task::AbortHandle;
 use crate::bucket::Bucket;
 use crate::error::{Error, Result};
 use crate::files::TableFiles;
+use crate::install::kind_of;
 use crate::local::{LocalDir, io_error};
 use crate::manifests;
-use crate::published::{Object, Published, is_filter, is_table, object_name};
+use crate::published::{Object, Published, is_filter, is_log, is_table, object_name};
 use crate::removal::Dropped;
 use crate::stub::{Stub, table_of};
 use crate::writer::Publications;
@@ -33,6 +34,10 @@ const PUBLISHED: &str = "PUBLISHED";
 const PUBLICATION: &str = "publication";
 /// How many files are uploaded at once.
 const UPLOADS_AT_ONCE: usize = 2;
+/// The least time between two publications of the thread.
+const BETWEEN: Duration = Duration::from_millis(2);
+/// A log of so many bytes is a part of the manifest object, a longer one an object.
+const MOST_INLINE_BYTES: usize = 64 << 10;
 /// The wait after a publication that failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
@@ -65,8 +70,8 @@ struct State {
     prepared: Option<Published>,
     /// What later versions of this writer do not have any more.
     dropped: Dropped,
-    /// The tables and filters of `published`, to find out whether anything changed.
-    shape: BTreeSet<(usize, u64, usize)>,
+    /// The settings, tables and filters of `published`, to find out whether anything changed.
+    shape: (String, BTreeSet<(usize, u64, usize)>),
 }
 
 /// What other threads ask for during a publication.
@@ -77,9 +82,15 @@ struct Status {
     at: Instant,
     last_error: Option<String>,
     /// The work that is under way.
-    running: Option<AbortHandle>,
+    running: Vec<AbortHandle>,
     /// Why nothing is published any more.
     ended: Option<Error>,
+}
+
+/// Whether a directory is a checkpoint that is to be published, or that was begun.
+pub(crate) fn is_publication(name: &str) -> bool {
+    let temporary = name.strip_prefix('.').and_then(|name| name.strip_prefix(PUBLICATION));
+    name == PUBLICATION || temporary.is_some_and(|rest| rest.starts_with(".checkpoint-tmp."))
 }
 
 /// Reads the newest version that the writer of a local directory published.
@@ -107,16 +118,12 @@ impl Publisher {
             changes: published.changes,
             at: Instant::now(),
             last_error: None,
-            running: None,
+            running: Vec::new(),
             ended: None,
         };
         let epoch = published.epoch.number;
-        let state = State {
-            published,
-            prepared: None,
-            dropped: Dropped::default(),
-            shape: BTreeSet::new(),
-        };
+        let state =
+            State { published, prepared: None, dropped: Dropped::default(), shape: <_>::default() };
         let publisher = Self {
             bucket,
             files,
@@ -161,7 +168,14 @@ impl Publisher {
             if !self.files.backlog().wait(wait, failed) {
                 return;
             }
-            failed = self.publish().and_then(|()| self.remove_dropped()).is_err();
+            failed = self.publish().is_err();
+            if !failed && let Err(error) = self.remove_dropped() {
+                lock(&self.status).last_error = Some(error.to_string());
+            }
+            // Not at once, if unfinished tables take the room.
+            if !self.files.backlog().wait(Some(BETWEEN), true) {
+                return;
+            }
             if lock(&self.status).ended.is_some() {
                 return;
             }
@@ -176,7 +190,7 @@ impl Publisher {
     fn end(&self, error: Error) {
         let mut status = lock(&self.status);
         status.ended.get_or_insert(error);
-        if let Some(running) = status.running.take() {
+        for running in status.running.drain(..) {
             running.abort();
         }
         drop(status);
@@ -190,9 +204,11 @@ impl Publisher {
             lock(&self.state).dropped.join(dropped);
             return Ok(());
         }
+        // A table has its file, or its stub, for as long as a scan or a snapshot reads it.
+        let in_use = self.store.names()?.into_iter().collect();
         let bucket = self.bucket.clone();
         let (removed, dropped) = self.while_running(async move {
-            let removed = dropped.remove(&bucket).await;
+            let removed = dropped.remove(&bucket, &in_use).await;
             Ok((removed, dropped))
         })?;
         lock(&self.state).dropped.join(dropped);
@@ -229,24 +245,39 @@ impl Publisher {
     /// Flushes, and makes the next version from a checkpoint, if anything changed.
     fn prepare(&self, state: &mut State) -> Result<()> {
         let changes = self.db.latest_sequence_number();
-        let backlog = self.files.backlog();
-        backlog.while_flushing(|| self.db.flush())?;
+        // In one: each waits for a write that is under way, and that may wait for room.
+        self.files.backlog().while_flushing(|| self.prepare_files(state, changes))
+    }
+
+    fn prepare_files(&self, state: &mut State, changes: u64) -> Result<()> {
+        self.db.flush()?;
+        let settings = format!(
+            "{:?} {:?} {:?} {:?}",
+            self.db.policy(),
+            self.db.prefix_extractor(),
+            self.db.compression(),
+            self.db.default_ttl()
+        );
         let tables = self.db.tables();
         let shape = tables.iter().map(|table| (table.level, table.id, table.filter.stored_bytes()));
         let shape: BTreeSet<_> = shape.collect();
+        let shape = (settings, shape);
         if state.published.has_store() && changes == state.published.changes && shape == state.shape
         {
             return Ok(());
         }
         self.remove_checkpoint()?;
         let path = self.local.path.join(PUBLICATION);
-        // It waits for a write, which may wait for a flush.
-        backlog.while_flushing(|| self.db.checkpoint(&path))?;
+        self.db.checkpoint(&path)?;
+        // What readers see must not be lost here: its sequence numbers would be given to other changes.
+        let up_to = self.db.latest_sequence_number();
+        self.db.sync()?;
         let checkpoint = self.open_checkpoint()?;
         let mut version = Published {
             number: state.published.number + 1,
             epoch: state.published.epoch,
             changes,
+            up_to,
             grace: state.published.grace,
             files: Vec::new(),
             objects: Vec::new(),
@@ -256,7 +287,13 @@ impl Publisher {
                 version.objects.push(Self::object_of(&checkpoint, &name, &state.published)?);
             } else if name != "LOCK" {
                 let bytes = checkpoint.read(&name, FileKind::Manifest)?.unwrap_or_default();
-                version.files.push((name, bytes));
+                if is_log(&name) && bytes.len() > MOST_INLINE_BYTES {
+                    let (object, bytes) =
+                        (new_name(&name, version.epoch.number)?, bytes.len() as u64);
+                    version.objects.push(Object { file: name, name: object, bytes, kept_from: 0 });
+                } else {
+                    version.files.push((name, bytes));
+                }
             }
         }
         version.objects.sort_by(|a, b| a.file.cmp(&b.file));
@@ -288,17 +325,9 @@ impl Publisher {
         let epoch = published.epoch.number;
         if is_filter(name) {
             // A generation of a table's filter is written once.
-            let random = || {
-                let mut random = [0; 16];
-                getrandom::fill(&mut random).map(|()| random)
-            };
-            return Ok(match known {
-                Some(known) => known.clone(),
-                None => {
-                    let (file, object) = (name.to_owned(), object_name(name, epoch, random()?));
-                    Object { file, name: object, bytes, kept_from: 0 }
-                }
-            });
+            let object =
+                known.map_or_else(|| new_name(name, epoch), |known| Ok(known.name.clone()))?;
+            return Ok(Object { file: name.to_owned(), name: object, bytes, kept_from: 0 });
         }
         let layout = TableLayout::read(&*file, bytes, &path)?;
         let new = object_name(name, epoch, layout.random());
@@ -329,7 +358,7 @@ impl Publisher {
             if is_published {
                 continue;
             }
-            let kind = if is_table(&object.file) { FileKind::Table } else { FileKind::Filter };
+            let kind = kind_of(&object.file).unwrap_or(FileKind::Filter);
             let path = checkpoint.path.join(&object.file);
             match checkpoint.dir.open(OsStr::new(&object.file), kind) {
                 Ok(file) => uploads.push(Upload { object: object.clone(), file, path }),
@@ -387,12 +416,11 @@ impl Publisher {
                 return Err(error.clone());
             }
             let pending = self.bucket.runtime.begin(work)?;
-            status.running = Some(pending.aborter());
+            status.running.retain(|running| !running.is_finished());
+            status.running.push(pending.aborter());
             pending
         };
-        let done = pending.wait();
-        lock(&self.status).running = None;
-        done?
+        pending.wait()?
     }
 
     fn record(&self, version: &Published) -> Result<()> {
@@ -423,7 +451,7 @@ impl Publisher {
 
     /// Removes the checkpoint, also one that an earlier process left.
     fn remove_checkpoint(&self) -> Result<()> {
-        let is_one = |name: &String| name == PUBLICATION || name.contains(".checkpoint-tmp.");
+        let is_one = |name: &String| is_publication(name);
         for name in self.local.names()?.into_iter().filter(is_one) {
             let path: PathBuf = self.local.path.join(&name);
             let remove = || {
@@ -437,6 +465,13 @@ impl Publisher {
         }
         Ok(())
     }
+}
+
+/// The name of a new object for a file without random bytes of its own.
+fn new_name(file: &str, epoch: u64) -> Result<String> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)?;
+    Ok(object_name(file, epoch, random))
 }
 
 /// A file that is to become an object.

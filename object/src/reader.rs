@@ -73,15 +73,10 @@ fn open_version(
     options: Options,
 ) -> Result<ObjectReader> {
     let (local, store) = directories(&options, local)?;
-    if local.names()?.iter().any(|name| name == WRITER) {
-        let found = "that of a writer".to_owned();
-        return Err(Error::OtherBucket {
-            directory: local.path,
-            bucket: bucket.to_string(),
-            found,
-        });
-    }
+    refuse_writers(&bucket, &local)?;
     let lock = local.lock()?;
+    // Again: one may have come and gone meanwhile.
+    refuse_writers(&bucket, &local)?;
     let version = match version {
         None => newest(&bucket, None)?,
         pinned => pinned,
@@ -110,6 +105,15 @@ pub fn open_pinned(
     let (of_task, pin) = (bucket.clone(), pin.to_owned());
     let version = bucket.runtime.wait(async move { pinned_version(&of_task, &pin).await })?;
     open_version(bucket, Some(version), local.as_ref(), options)
+}
+
+/// Refuses the directory of a writer: it may have changes that are nowhere else.
+fn refuse_writers(bucket: &Bucket, local: &LocalDir) -> Result<()> {
+    if !local.names()?.iter().any(|name| name == WRITER) {
+        return Ok(());
+    }
+    let (directory, found) = (local.path.clone(), "that of a writer".to_owned());
+    Err(Error::OtherBucket { directory, bucket: bucket.to_string(), found })
 }
 
 fn newest(bucket: &Bucket, after: Option<u64>) -> Result<Option<Published>> {

@@ -20,6 +20,7 @@ use crate::manifests;
 use crate::published::{DIRECTORIES, MANIFESTS, Published, manifest_name, manifest_number};
 use crate::record::{self, damaged};
 use crate::requests::Purpose;
+use crate::stub::stub_name;
 
 const PINS: &str = "pins";
 const FIRST_LINE: &str = "criba-object pin 1\n";
@@ -145,7 +146,7 @@ pub(crate) async fn pinned_version(bucket: &Bucket, name: &str) -> Result<Publis
 
 /// Whether a pin needs this manifest: its own, and the next one, which shows when that stopped to be the newest.
 fn is_named_by(pinned: &BTreeSet<u64>, number: u64) -> bool {
-    pinned.contains(&number) || pinned.contains(&(number - 1))
+    pinned.contains(&number) || pinned.contains(&number.saturating_sub(1))
 }
 
 /// What one writer's manifests dropped, and its manifests: oldest first.
@@ -177,7 +178,12 @@ impl Dropped {
     }
 
     /// Removes what may go. What fails stays for the next time.
-    pub(crate) async fn remove(&mut self, bucket: &Bucket) -> Result<u64> {
+    /// Tables whose file or stub is among `in_use` are read by this process.
+    pub(crate) async fn remove(
+        &mut self,
+        bucket: &Bucket,
+        in_use: &BTreeSet<String>,
+    ) -> Result<u64> {
         let timeline = Timeline::read(bucket).await?;
         let pinned = timeline.pinned(bucket).await?;
         let mut kept = BTreeSet::new();
@@ -189,6 +195,13 @@ impl Dropped {
         while let Some((&number, names)) = self.objects.first_key_value()
             && !timeline.is_recent(number - 1)
         {
+            if names
+                .iter()
+                .filter_map(|name| file_of(name))
+                .any(|file| in_use.contains(&file) || in_use.contains(&stub_name(&file)))
+            {
+                break;
+            }
             for name in names.iter().filter(|name| !kept.contains(*name)) {
                 bucket.remove(name).await?;
                 removed += 1;
@@ -204,6 +217,12 @@ impl Dropped {
         }
         Ok(removed)
     }
+}
+
+/// The table of an object.
+fn file_of(object: &str) -> Option<String> {
+    let (number, _) = object.strip_prefix("tables/")?.split_once('-')?;
+    Some(format!("{number}.sst"))
 }
 
 /// An object that nothing needs.

@@ -107,14 +107,14 @@ pub fn open(
     }
     store.remove_temporary()?;
     let db = store_options.open(&store.path)?;
-    if db.latest_sequence_number() < version.changes {
+    if db.latest_sequence_number() < version.up_to {
         return Err(Error::OtherBucket {
             directory: local.path,
             bucket: bucket.to_string(),
             found: format!(
                 "an older copy of it, with {} of {} changes",
                 db.latest_sequence_number(),
-                version.changes
+                version.up_to
             ),
         });
     }
@@ -159,25 +159,24 @@ fn begin_epoch(
         let writer = Writer::read(local)?;
         // Without a record a reader made the directory, or nothing is there.
         let has_store = store.read("CURRENT", FileKind::Current)?.is_some();
-        let has_local = writer.is_some() && has_store;
+        // Nor is the directory local before it was installed once.
+        let was_published = read_published(local)?.is_some();
+        let has_local = writer.is_some() && has_store && was_published;
         let found = newest.as_ref().map(|newest| newest.epoch);
-        if let Some(writer) = writer.filter(|_| has_store)
-            && (!writer.is_of(found) || found.is_none() && read_published(local)?.is_some())
+        if let Some(writer) = writer.filter(|_| has_local)
+            && (!writer.is_of(found) || found.is_none())
         {
             return Err(match newest {
                 Some(newest) => Error::Fenced {
                     directory: local.path.clone(),
-                    epoch: writer.epoch.number,
+                    epoch: writer.number(),
                     newest: newest.epoch.number,
                     unpublished: unpublished(local, store, options)?,
                 },
                 None => Error::OtherBucket {
                     directory: local.path.clone(),
                     bucket: bucket.to_string(),
-                    found: format!(
-                        "epoch {} of a store, and no manifest there",
-                        writer.epoch.number
-                    ),
+                    found: format!("epoch {} of a store, and no manifest there", writer.number()),
                 },
             });
         }

@@ -103,8 +103,11 @@ fn tables_leave_the_local_disk_and_are_read_compacted_and_scanned_from_the_bucke
     }
     assert_eq!(writer.requests(Purpose::Blocks).requests, writer.stats().total().disk_reads);
     let ranges = || writer.requests(Purpose::Ranges).requests;
+    let blocks = writer.requests(Purpose::Blocks).requests;
     assert_eq!(writer.iter().count() as u64, KEYS + 1);
+    let blocks = writer.requests(Purpose::Blocks).requests - blocks;
     let tables = writer.tables().len() as u64;
+    assert!(blocks <= tables, "{blocks} for {tables} tables");
     assert!(ranges() <= 3 * tables, "{} for {tables} tables", ranges());
     let before = ranges();
     writer.compact().unwrap();
