@@ -15,7 +15,6 @@ use object_store::{
 };
 
 use crate::error::{Error, Result, without_queries};
-use crate::removal::ServerTime;
 use crate::requests::{Purpose, Requests};
 use crate::runtime::Runtime;
 
@@ -273,6 +272,9 @@ impl Bucket {
         }
     }
 }
+
+/// The time of the server, in milliseconds since 1970.
+pub(crate) type ServerTime = i64;
 
 /// A name in a listing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

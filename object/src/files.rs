@@ -17,8 +17,7 @@ use criba::vfs::{AccessHint, FileKind, FileLock, Identity, Vfs, VfsDir, VfsFile}
 use crate::backlog::Backlog;
 use crate::bucket::Bucket;
 use crate::local::{LocalDir, io_error, remove_if_there};
-use crate::published::Object;
-use crate::publisher::is_publication;
+use crate::published::{Object, is_publication};
 use crate::remote_table::RemoteTable;
 use crate::stub::{self, Stub, stub_name, table_of};
 

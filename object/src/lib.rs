@@ -59,10 +59,11 @@ pub use garbage::Garbage;
 pub use location::Location;
 pub use object_store;
 pub use options::Options;
+pub use publisher::Publications;
 pub use reader::{ObjectReader, open_pinned, open_reader};
 pub use removal::Unneeded;
 pub use requests::{Purpose, RequestCounts};
-pub use writer::{ObjectDb, Publications, open, open_local};
+pub use writer::{ObjectDb, open, open_local};
 
 use bucket::{Bucket, Patience};
 use local::{LocalDir, io_error};

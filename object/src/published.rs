@@ -17,6 +17,9 @@ pub(crate) const MAX_MANIFEST_BYTES: u64 = 32 << 20;
 /// No store has so many manifests or epochs.
 const MAX_NUMBER: u64 = 1 << 62;
 
+/// The checkpoint that is being published.
+pub(crate) const PUBLICATION: &str = "publication";
+
 /// The directories of the objects.
 pub(crate) const MANIFESTS: &str = "manifests";
 const TABLES: &str = "tables";
@@ -128,6 +131,12 @@ fn is_number(text: &str) -> bool {
 /// Whether this is the name of an SSTable.
 pub(crate) fn is_table(file: &str) -> bool {
     file.strip_suffix(".sst").is_some_and(is_number)
+}
+
+/// Whether a directory is a checkpoint that is to be published, or that was begun.
+pub(crate) fn is_publication(name: &str) -> bool {
+    let temporary = name.strip_prefix('.').and_then(|name| name.strip_prefix(PUBLICATION));
+    name == PUBLICATION || temporary.is_some_and(|rest| rest.starts_with(".checkpoint-tmp."))
 }
 
 /// Whether this is the name of a log.

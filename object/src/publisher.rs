@@ -23,15 +23,14 @@ use crate::files::TableFiles;
 use crate::install::kind_of;
 use crate::local::{LocalDir, io_error};
 use crate::manifests;
-use crate::published::{Object, Published, is_filter, is_log, is_table, object_name};
+use crate::published::{
+    Object, PUBLICATION, Published, is_filter, is_log, is_publication, is_table, object_name,
+};
 use crate::removal::Dropped;
 use crate::stub::{Stub, table_of};
-use crate::writer::Publications;
 
 /// The record of the newest version that this directory's writer published.
 const PUBLISHED: &str = "PUBLISHED";
-/// The checkpoint that is being published.
-const PUBLICATION: &str = "publication";
 /// How many files are uploaded at once.
 const UPLOADS_AT_ONCE: usize = 2;
 /// The least time between two publications of the thread.
@@ -52,6 +51,24 @@ pub(crate) struct Publisher {
     epoch: u64,
     state: Mutex<State>,
     status: Mutex<Status>,
+}
+
+/// What is in the bucket, and what is not yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Publications {
+    /// The epoch of this writer.
+    pub epoch: u64,
+    /// The number of the newest manifest of this writer.
+    pub manifest: u64,
+    /// At most so many changes are not in it.
+    pub unpublished_changes: u64,
+    /// The bytes of tables that are not in it.
+    pub unpublished_bytes: u64,
+    /// The time since the last publication.
+    pub since_publication: Duration,
+    /// The error of the last attempt, if it failed.
+    pub last_error: Option<String>,
 }
 
 /// When to publish, and what to keep.
@@ -85,12 +102,6 @@ struct Status {
     running: Vec<AbortHandle>,
     /// Why nothing is published any more.
     ended: Option<Error>,
-}
-
-/// Whether a directory is a checkpoint that is to be published, or that was begun.
-pub(crate) fn is_publication(name: &str) -> bool {
-    let temporary = name.strip_prefix('.').and_then(|name| name.strip_prefix(PUBLICATION));
-    name == PUBLICATION || temporary.is_some_and(|rest| rest.starts_with(".checkpoint-tmp."))
 }
 
 /// Reads the newest version that the writer of a local directory published.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::{Bucket, Listed};
+use crate::bucket::{Bucket, Listed, ServerTime};
 use crate::error::{Error, Result};
 use crate::manifests;
 use crate::published::{DIRECTORIES, MANIFESTS, Published, manifest_name, manifest_number};
@@ -25,9 +25,6 @@ use crate::stub::stub_name;
 const PINS: &str = "pins";
 const FIRST_LINE: &str = "criba-object pin 1\n";
 const MAX_PIN_BYTES: u64 = 1024;
-
-/// The time of the server, in milliseconds since 1970.
-pub(crate) type ServerTime = i64;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Pin {

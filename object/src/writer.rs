@@ -5,7 +5,6 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use criba::vfs::FileKind;
 use criba::{Db, ReadOnlyDb};
@@ -20,7 +19,7 @@ use crate::location::Location;
 use crate::manifests;
 use crate::options::Options;
 use crate::published::Published;
-use crate::publisher::{Publisher, Rules, read_published};
+use crate::publisher::{Publications, Publisher, Rules, read_published};
 use crate::removal::{pin, unpin};
 use crate::requests::{Purpose, RequestCounts};
 use crate::{connect, directories};
@@ -38,24 +37,6 @@ use crate::{connect, directories};
 pub struct ObjectDb {
     publisher: Arc<Publisher>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What is in the bucket, and what is not yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Publications {
-    /// The epoch of this writer.
-    pub epoch: u64,
-    /// The number of the newest manifest of this writer.
-    pub manifest: u64,
-    /// At most so many changes are not in it.
-    pub unpublished_changes: u64,
-    /// The bytes of tables that are not in it.
-    pub unpublished_bytes: u64,
-    /// The time since the last publication.
-    pub since_publication: Duration,
-    /// The error of the last attempt, if it failed.
-    pub last_error: Option<String>,
 }
 
 impl fmt::Debug for ObjectDb {
