@@ -141,7 +141,7 @@ impl TableCursor {
                         self.table.file().check_if_large(handle)?;
                         self.table.env().ledger.scan_reads.count(length);
                         if self.direction == Direction::Forward {
-                            self.announce(number, handle);
+                            self.announce(number, handle)?;
                         }
                         let spare = std::mem::take(&mut self.spare.bytes);
                         let bytes = self.table.file().read_into(spare, handle.offset, length)?;
@@ -170,16 +170,16 @@ impl TableCursor {
     }
 
     /// Announces a block and those behind it, if the block before was read, too.
-    fn announce(&mut self, number: usize, handle: BlockHandle) {
+    fn announce(&mut self, number: usize, handle: BlockHandle) -> Result<()> {
         let before = self.read.replace(number);
         let (length, end) = self.announced;
         if before.map(|before| before + 1) != Some(number) || handle.offset < end {
-            return;
+            return Ok(());
         }
         let length = (8 * length).clamp(FIRST_ANNOUNCED, MOST_ANNOUNCED);
         let left = self.table.index().data_end().saturating_sub(handle.offset);
         self.announced = (length, handle.offset + length.min(left));
-        self.table.announce_scan(handle.offset, length.min(left));
+        self.table.announce_scan(handle.offset, length.min(left))
     }
 
     fn read_ahead(&mut self, handle: BlockHandle) -> Result<Bytes> {

@@ -323,11 +323,14 @@ impl Table {
         Ok(length)
     }
 
-    /// Announces bytes that a scan will probably read. Only a hint.
-    pub(super) fn announce_scan(&self, offset: u64, length: u64) {
-        if let Ok(file) = self.env.files.get(self.meta.id, &self.env.dir) {
-            let _ = file.hint(AccessHint::Scan { offset, length });
-        }
+    /// Announces bytes that a scan will probably read. Fails if the file cannot be opened.
+    pub(super) fn announce_scan(&self, offset: u64, length: u64) -> Result<()> {
+        let file = self.env.files.get(self.meta.id, &self.env.dir);
+        let file =
+            file.context(format_args!("open it to read at offset {offset}"), &self.path())?;
+        // Only a hint: what does not take it reads just as well.
+        let _ = file.hint(AccessHint::Scan { offset, length });
+        Ok(())
     }
 
     pub(crate) fn env(&self) -> &Arc<TableEnv> {
