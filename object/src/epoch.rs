@@ -57,6 +57,7 @@ pub(crate) fn begin(
     local: &LocalDir,
     newest: Option<Published>,
     grace: u64,
+    has_local: bool,
 ) -> Result<Option<Published>> {
     // Readers and pins rely on the time that they were given.
     let grace = newest.as_ref().map_or(0, |newest| newest.grace).max(grace);
@@ -64,7 +65,11 @@ pub(crate) fn begin(
     let number = before.map_or(0, |before| before.number) + 1;
     let epoch = Epoch { number, nonce: getrandom::u64()? };
     let next = match newest {
-        Some(newest) => Published { number: newest.number + 1, epoch, grace, ..newest },
+        Some(newest) => {
+            // The content of a version may end before `up_to`, and a new directory has no more than that.
+            let up_to = if has_local { newest.up_to } else { newest.changes };
+            Published { number: newest.number + 1, epoch, grace, up_to, ..newest }
+        }
         None => Published {
             number: 1,
             epoch,

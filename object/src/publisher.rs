@@ -210,13 +210,13 @@ impl Publisher {
 
     /// Removes objects that no reader needs any more.
     fn remove_dropped(&self) -> Result<()> {
+        // A table has its file, or its stub, for as long as a scan or a snapshot reads it.
+        let in_use = self.store.names()?.into_iter().collect();
         let mut dropped = std::mem::take(&mut lock(&self.state).dropped);
         if dropped.is_empty() {
             lock(&self.state).dropped.join(dropped);
             return Ok(());
         }
-        // A table has its file, or its stub, for as long as a scan or a snapshot reads it.
-        let in_use = self.store.names()?.into_iter().collect();
         let bucket = self.bucket.clone();
         let (removed, dropped) = self.while_running(async move {
             let removed = dropped.remove(&bucket, &in_use).await;
@@ -353,8 +353,9 @@ impl Publisher {
     fn finish(&self, state: &mut State) -> Result<bool> {
         let published = self.try_finish(state);
         if let Err(Error::Store(_)) = published {
-            // A local file failed. The next version is made anew.
+            // A local file failed. The next version is made anew, also if nothing changes until then.
             state.prepared = None;
+            state.shape = <_>::default();
         }
         published
     }
@@ -393,6 +394,7 @@ impl Publisher {
             state.dropped.note(&state.published, other);
             state.published = other.clone();
             state.prepared = None;
+            state.shape = <_>::default();
             return Ok(false);
         }
         if let Some(other) = other {

@@ -161,7 +161,7 @@ fn begin_epoch(
                 },
             });
         }
-        if let Some(version) = epoch::begin(bucket, local, newest, grace)? {
+        if let Some(version) = epoch::begin(bucket, local, newest, grace, has_local)? {
             return Ok((version, has_local));
         }
     }

@@ -166,3 +166,32 @@ fn writers_wait_for_the_bucket_and_lose_nothing() {
         assert_eq!(reader.iter().count(), 3000);
     }
 }
+
+/// A version that was published beside a busy writer opens on a new machine, and there again.
+#[test]
+fn a_new_machine_goes_on_from_what_was_published_beside_a_busy_writer() {
+    for round in 0..10 {
+        let dir = tempfile::tempdir().unwrap();
+        let bucket = Arc::new(InMemory::new());
+        let client = Client::new(&bucket, Fate::Works);
+        let at = |name: &str| dir.path().join(name);
+        let writer = open(client.store(), at("a"), options()).unwrap();
+        let is_published = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in (0..u64::MAX).take_while(|_| is_published.load(SeqCst) == 0) {
+                    writer.put(number.to_be_bytes(), "").unwrap();
+                }
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            writer.sync_remote().unwrap();
+            is_published.store(1, SeqCst);
+        });
+        drop(writer);
+        for _ in 0..2 {
+            let new = open(client.store(), at("b"), options());
+            let new = new.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            assert!(new.iter().count() > 0);
+        }
+    }
+}
