@@ -83,23 +83,39 @@ fn run(command: &str, directory: &Path) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Runs the commands that are wanted. Returns how many there are.
-fn compare(wanted: impl Fn(&str) -> bool) -> usize {
+/// The steps of a document whose output is another, run in a new directory.
+fn differences(path: &Path, steps: &[Step]) -> Vec<String> {
     let target = root().join("target"); // so that `cargo` finds the workspace
     fs::create_dir_all(&target).expect("a directory");
+    let directory = tempfile::tempdir_in(&target).expect("a directory");
+    let mut differences = Vec::new();
+    for Step { line, command, output } in steps {
+        let printed = run(command, directory.path());
+        let lines: Vec<_> = printed.lines().collect();
+        if !output_matches(output, &lines) {
+            differences.push(format!("{}:{line}: `{command}` prints\n{printed}", path.display()));
+        }
+    }
+    differences
+}
+
+/// Runs the commands that are wanted. Returns how many there are.
+///
+/// Hash keys of stores are random: a filter that is shown to say "no" says "maybe" in one of a hundred runs.
+/// Therefore a document differs only if it does so three times.
+fn compare(wanted: impl Fn(&str) -> bool) -> usize {
     let (mut compared, mut wrong) = (0, Vec::new());
     for (path, text) in documents() {
-        let directory = tempfile::tempdir_in(&target).expect("a directory");
-        for Step { line, command, output } in
-            steps(&text).into_iter().filter(|step| wanted(step.command))
-        {
-            let printed = run(command, directory.path());
-            let lines: Vec<_> = printed.lines().collect();
-            if !output_matches(&output, &lines) {
-                wrong.push(format!("{}:{line}: `{command}` prints\n{printed}", path.display()));
+        let mut steps = steps(&text);
+        steps.retain(|step| wanted(step.command));
+        compared += steps.len();
+        let mut found = differences(&path, &steps);
+        for _ in 0..2 {
+            if !found.is_empty() {
+                found = differences(&path, &steps);
             }
-            compared += 1;
         }
+        wrong.append(&mut found);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     compared
