@@ -45,6 +45,8 @@ struct Ahead {
     offset: u64,
     length: u64,
     bytes: Source,
+    /// Whether it is of a scan, which reads one block after the other. A compaction reads many at once.
+    is_of_scan: bool,
 }
 
 #[derive(Debug)]
@@ -98,11 +100,12 @@ impl RemoteTable {
         let mut bytes = self.get(Purpose::Ranges, offset, request)?;
         let read = bytes.split_to(length as usize);
         let (offset, length) = (offset + length, request - length);
-        self.lock().ahead = Some(Ahead { offset, length, bytes: Source::Arrived(bytes) });
+        self.lock().ahead =
+            Some(Ahead { offset, length, bytes: Source::Arrived(bytes), is_of_scan: false });
         Ok(read)
     }
 
-    /// The next bytes of the range that was read ahead.
+    /// The next bytes of the range that was read ahead; none if they are a damaged block.
     fn read_ahead(&self, offset: u64, length: u64) -> io::Result<Option<Bytes>> {
         let begins = |ahead: &mut Ahead| ahead.offset == offset && ahead.length >= length;
         let Some(mut ahead) = self.lock().ahead.take_if(begins) else { return Ok(None) };
@@ -111,11 +114,12 @@ impl RemoteTable {
             Source::UnderWay(pending) => pending.wait()??,
         };
         let read = bytes.split_to(length as usize);
+        let is_damaged = ahead.is_of_scan && !self.layout.is_data_block(offset, &read);
         ahead.offset += length;
         ahead.length -= length;
         ahead.bytes = Source::Arrived(bytes);
         self.lock().ahead = Some(ahead).filter(|ahead| ahead.length > 0);
-        Ok(Some(read))
+        Ok(Some(read).filter(|_| !is_damaged))
     }
 
     /// Begins the request of a range that a scan will read.
@@ -125,7 +129,7 @@ impl RemoteTable {
             return Ok(());
         }
         let bytes = Source::UnderWay(self.begin(Purpose::Ranges, offset, length)?);
-        self.lock().ahead = Some(Ahead { offset, length, bytes });
+        self.lock().ahead = Some(Ahead { offset, length, bytes, is_of_scan: true });
         Ok(())
     }
 

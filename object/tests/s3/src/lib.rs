@@ -1,6 +1,7 @@
 //! A server that speaks the protocol of S3, in the process of the tests.
 
 mod client;
+mod process;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,6 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
 pub use client::client;
+pub use process::{Process, end_with_the_parent, report};
 
 /// The key with which clients sign their requests.
 pub const ACCESS_KEY: &str = "test-access-key";
