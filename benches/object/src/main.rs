@@ -8,7 +8,7 @@ mod lines;
 mod machine;
 mod measure;
 #[path = "../../peers/src/random.rs"]
-#[expect(dead_code, reason = "other programs need more of it")]
+#[allow(dead_code, reason = "other programs need more of it")]
 mod random;
 mod stores;
 

@@ -165,6 +165,15 @@ impl Measured<'_> {
         findings.set("filter_bytes", shape.filter_bytes as f64);
         findings.set("index_bytes", shape.index_bytes as f64);
         findings.set("local_bytes", bytes_of(dir)? as f64);
+        reader.close()?;
+
+        // Again with what the local disk has.
+        let (before, begun) = (bucket.counts(), Instant::now());
+        let reader = self.setup.open(bucket, dir, caches)?;
+        for key in self.keys.absent(FIRST + ABSENT + 15_000, FIRST) {
+            check(reader.get(&key)?, false)?;
+        }
+        findings.requests("again", bucket.counts().since(before), begun.elapsed());
         reader.close()
     }
 
