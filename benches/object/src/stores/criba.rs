@@ -20,10 +20,8 @@ fn policy(kind: Kind) -> FilterPolicy {
 }
 
 fn options(setup: Setup) -> Options {
-    let store = criba::Options::new()
-        .filter(policy(setup.kind))
-        .memtable_bytes(setup.memtable_bytes)
-        .table_bytes(setup.memtable_bytes as u64);
+    let store =
+        criba::Options::new().filter(policy(setup.kind)).memtable_bytes(setup.memtable_bytes);
     Options::new().store(store)
 }
 
@@ -36,7 +34,6 @@ pub fn settings(setup: Setup, caches: Caches) -> Vec<(&'static str, String)> {
     vec![
         ("filter", policy(setup.kind).to_string()),
         ("memtable_bytes", setup.memtable_bytes.to_string()),
-        ("table_bytes", setup.memtable_bytes.to_string()),
         ("cache_bytes", caches.block_bytes.to_string()),
     ]
 }

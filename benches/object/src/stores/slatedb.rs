@@ -1,7 +1,7 @@
 //! SlateDB.
 
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
@@ -14,7 +14,6 @@ use slatedb::config::{
 use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
 use slatedb::db_cache::{DEFAULT_META_CACHE_CAPACITY, DbCache, SplitCache};
 use slatedb::{BloomFilterPolicy, Db, DbReader, DbReaderMode};
-use slatedb_common::clock::{DefaultSystemClock, SystemClock};
 use tokio::runtime::Runtime;
 
 use super::{Caches, Reader, Shape};
@@ -24,13 +23,6 @@ use crate::keys::Keys;
 
 const PATH: &str = "store";
 const BITS_PER_KEY: u32 = 10;
-
-/// One for all openings. SlateDB does not open if the machine's clock went back.
-static CLOCK: LazyLock<Arc<DefaultSystemClock>> = LazyLock::new(Arc::default);
-
-fn clock() -> Arc<dyn SystemClock> {
-    CLOCK.clone()
-}
 
 pub struct Slate {
     db: DbReader,
@@ -76,8 +68,7 @@ fn object_store(bucket: &Arc<Bucket>) -> Arc<dyn ObjectStore> {
 
 async fn open_writer(bucket: &Arc<Bucket>, settings: Settings) -> Result<Db> {
     let filter = Arc::new(BloomFilterPolicy::new(BITS_PER_KEY));
-    let builder =
-        Db::builder(PATH, object_store(bucket)).with_settings(settings).with_system_clock(clock());
+    let builder = Db::builder(PATH, object_store(bucket)).with_settings(settings);
     Ok(builder.with_filter_policies(vec![filter]).build().await?)
 }
 
@@ -150,7 +141,6 @@ impl Slate {
                 .with_options(options)
                 // The mode with the fewest requests.
                 .with_reader_mode(DbReaderMode::FollowLatest)
-                .with_system_clock(clock())
                 .with_db_cache(Arc::new(split), 0)
                 .with_filter_policies(vec![Arc::new(BloomFilterPolicy::new(BITS_PER_KEY))])
                 .build(),
