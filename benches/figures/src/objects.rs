@@ -11,6 +11,7 @@ const RIBBON: &str = "criba-ribbon";
 const PEER: &str = "slatedb";
 
 /// A row: less is better.
+#[derive(Clone, Copy)]
 struct Row {
     words: &'static str,
     workload: &'static str,
