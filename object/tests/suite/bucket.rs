@@ -88,6 +88,7 @@ struct State {
     gets: AtomicU64,
     under_way: AtomicU64,
     most_under_way: AtomicU64,
+    depth: AtomicU64,
     is_dead: AtomicBool,
     latency: Duration,
 }
@@ -137,6 +138,7 @@ impl Client {
             gets: AtomicU64::new(0),
             under_way: AtomicU64::new(0),
             most_under_way: AtomicU64::new(0),
+            depth: AtomicU64::new(0),
             is_dead: AtomicBool::new(false),
             latency,
         }))
@@ -156,6 +158,11 @@ impl Client {
 
     pub(crate) fn most_under_way(&self) -> u64 {
         self.0.most_under_way.load(Ordering::SeqCst)
+    }
+
+    /// The most requests of which each began after the end of the one before: round trips.
+    pub(crate) fn depth(&self) -> u64 {
+        self.0.depth.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -179,12 +186,14 @@ impl Client {
         }
         let now = under_way.fetch_add(1, Ordering::SeqCst) + 1;
         most_under_way.fetch_max(now, Ordering::SeqCst);
+        let depth = self.depth() + 1;
         // The shortest sleep takes a millisecond.
         if !latency.is_zero() {
             tokio::time::sleep(*latency).await;
         }
         let done = work.await;
         under_way.fetch_sub(1, Ordering::SeqCst);
+        self.0.depth.fetch_max(depth, Ordering::SeqCst);
         if *fate == Fate::DiesAfter(number) {
             is_dead.store(true, Ordering::SeqCst);
         }
