@@ -215,7 +215,7 @@ impl Client {
 /// An upload in parts.
 #[derive(Debug)]
 struct Upload {
-    upload: Box<dyn MultipartUpload>,
+    parts: Box<dyn MultipartUpload>,
     client: Client,
     path: Path,
 }
@@ -224,7 +224,7 @@ struct Upload {
 impl MultipartUpload for Upload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         let (client, path, part) =
-            (self.client.clone(), self.path.clone(), self.upload.put_part(data));
+            (self.client.clone(), self.path.clone(), self.parts.put_part(data));
         let work = async move {
             client.answer(Request::Part(&path)).await?;
             part.await
@@ -234,11 +234,11 @@ impl MultipartUpload for Upload {
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        self.client.clone().request(self.upload.complete()).await
+        self.client.clone().request(self.parts.complete()).await
     }
 
     async fn abort(&mut self) -> Result<()> {
-        self.upload.abort().await
+        self.parts.abort().await
     }
 }
 
@@ -299,8 +299,8 @@ impl ObjectStore for Client {
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         let work = self.0.bucket.put_multipart_opts(to, options);
-        let upload = self.request(work).await?;
-        Ok(Box::new(Upload { upload, client: self.clone(), path: to.clone() }))
+        let parts = self.request(work).await?;
+        Ok(Box::new(Upload { parts, client: self.clone(), path: to.clone() }))
     }
 
     async fn get_opts(&self, from: &Path, options: GetOptions) -> Result<GetResult> {

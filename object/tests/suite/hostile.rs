@@ -79,7 +79,9 @@ fn a_filter_that_denies_all_keys_hides_none() {
                 let mut bytes = block_on(read).unwrap().to_vec();
                 let end = start + table.filter.stored_bytes();
                 let mut sum = crc32fast::Hasher::new();
-                inputs.iter().for_each(|input| sum.update(&input.to_le_bytes()));
+                for input in inputs {
+                    sum.update(&input.to_le_bytes());
+                }
                 let mut sound = sum.clone();
                 sound.update(&bytes[start..=end]);
                 assert_eq!(sound.finalize().to_le_bytes(), bytes[end + 1..end + 5], "{directory}");
