@@ -88,6 +88,7 @@ struct State {
     gets: AtomicU64,
     under_way: AtomicU64,
     most_under_way: AtomicU64,
+    depth: AtomicU64,
     is_dead: AtomicBool,
     latency: Duration,
 }
@@ -137,6 +138,7 @@ impl Client {
             gets: AtomicU64::new(0),
             under_way: AtomicU64::new(0),
             most_under_way: AtomicU64::new(0),
+            depth: AtomicU64::new(0),
             is_dead: AtomicBool::new(false),
             latency,
         }))
@@ -156,6 +158,11 @@ impl Client {
 
     pub(crate) fn most_under_way(&self) -> u64 {
         self.0.most_under_way.load(Ordering::SeqCst)
+    }
+
+    /// The most requests of which each began after the end of the one before: round trips.
+    pub(crate) fn depth(&self) -> u64 {
+        self.0.depth.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -179,12 +186,14 @@ impl Client {
         }
         let now = under_way.fetch_add(1, Ordering::SeqCst) + 1;
         most_under_way.fetch_max(now, Ordering::SeqCst);
+        let depth = self.depth() + 1;
         // The shortest sleep takes a millisecond.
         if !latency.is_zero() {
             tokio::time::sleep(*latency).await;
         }
         let done = work.await;
         under_way.fetch_sub(1, Ordering::SeqCst);
+        self.0.depth.fetch_max(depth, Ordering::SeqCst);
         if *fate == Fate::DiesAfter(number) {
             is_dead.store(true, Ordering::SeqCst);
         }
@@ -206,7 +215,7 @@ impl Client {
 /// An upload in parts.
 #[derive(Debug)]
 struct Upload {
-    upload: Box<dyn MultipartUpload>,
+    parts: Box<dyn MultipartUpload>,
     client: Client,
     path: Path,
 }
@@ -215,7 +224,7 @@ struct Upload {
 impl MultipartUpload for Upload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         let (client, path, part) =
-            (self.client.clone(), self.path.clone(), self.upload.put_part(data));
+            (self.client.clone(), self.path.clone(), self.parts.put_part(data));
         let work = async move {
             client.answer(Request::Part(&path)).await?;
             part.await
@@ -225,11 +234,11 @@ impl MultipartUpload for Upload {
     }
 
     async fn complete(&mut self) -> Result<PutResult> {
-        self.client.clone().request(self.upload.complete()).await
+        self.client.clone().request(self.parts.complete()).await
     }
 
     async fn abort(&mut self) -> Result<()> {
-        self.upload.abort().await
+        self.parts.abort().await
     }
 }
 
@@ -290,8 +299,8 @@ impl ObjectStore for Client {
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         let work = self.0.bucket.put_multipart_opts(to, options);
-        let upload = self.request(work).await?;
-        Ok(Box::new(Upload { upload, client: self.clone(), path: to.clone() }))
+        let parts = self.request(work).await?;
+        Ok(Box::new(Upload { parts, client: self.clone(), path: to.clone() }))
     }
 
     async fn get_opts(&self, from: &Path, options: GetOptions) -> Result<GetResult> {

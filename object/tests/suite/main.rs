@@ -2,6 +2,7 @@
 
 mod backlog;
 mod bucket;
+mod costs;
 mod crashes;
 mod directories;
 mod epochs;

@@ -22,7 +22,7 @@ fn what_is_published_is_durable_on_the_writers_disk() {
         let of_hook = Arc::clone(&stop);
         // The second manifest is that of the publication.
         let client = Client::before_manifests(&bucket, move |number| {
-            of_hook.store(number >= 2, Ordering::SeqCst)
+            of_hook.store(number >= 2, Ordering::SeqCst);
         });
         let store_options = criba::Options::new().background_threads(1).cache_bytes(0);
         let local = options().store(store_options.clone()).vfs(vfs.clone());
@@ -70,7 +70,7 @@ fn a_manifest_that_is_published_can_be_read() {
     let stop = Arc::new(AtomicBool::new(false));
     let of_hook = Arc::clone(&stop);
     let client = Client::before_manifests(&bucket, move |number| {
-        of_hook.store(number >= 2, Ordering::SeqCst)
+        of_hook.store(number >= 2, Ordering::SeqCst);
     });
     let writer = open(client.store(), dir.path().join("a"), large()).unwrap();
     let mut value = vec![0u8; 1 << 20];

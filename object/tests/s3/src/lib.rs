@@ -65,6 +65,8 @@ impl Server {
         let of_task = Arc::clone(&state);
         runtime.spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
+                // Else an answer in two packets waits 40 ms for the first one's acknowledgement.
+                let _ = socket.set_nodelay(true);
                 let (service, state) = (service.clone(), Arc::clone(&of_task));
                 tokio::spawn(async move {
                     let answer = service_fn(move |request| {
