@@ -122,20 +122,6 @@ impl Directory {
     fn is_of_store(&self) -> bool {
         self.path == self.shared.store
     }
-
-    /// Runs an operation on the file of a table, or on its stub if there is no file.
-    fn either<T>(
-        name: &OsStr,
-        kind: FileKind,
-        operation: impl Fn(&OsStr) -> io::Result<T>,
-    ) -> io::Result<T> {
-        match operation(name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && kind == FileKind::Table => {
-                operation(&of_stub(name)).map_err(|_| error)
-            }
-            other => other,
-        }
-    }
 }
 
 fn of_stub(name: &OsStr) -> OsString {
@@ -265,7 +251,12 @@ impl VfsDir for Directory {
     }
 
     fn identity_of(&self, name: &OsStr, kind: FileKind) -> io::Result<Identity> {
-        Self::either(name, kind, |name| self.inner.identity_of(name, kind))
+        match self.inner.identity_of(name, kind) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && kind == FileKind::Table => {
+                self.inner.identity_of(&of_stub(name), kind).map_err(|_| error)
+            }
+            other => other,
+        }
     }
 }
 

@@ -31,9 +31,9 @@ struct Pin {
     manifest: u64,
 }
 
-/// The manifests of a bucket, with the times of their creation, and the newest one.
+/// The manifests of a bucket, and the newest one.
 pub(crate) struct Timeline {
-    times: BTreeMap<u64, ServerTime>,
+    listed: BTreeMap<u64, Listed>,
     newest: Published,
     /// When the newest was created.
     now: ServerTime,
@@ -43,14 +43,14 @@ impl Timeline {
     pub(crate) async fn read(bucket: &Bucket) -> Result<Self> {
         loop {
             let listed = bucket.list(MANIFESTS, None).await?;
-            let numbered = |found: &Listed| Some((manifest_number(&found.name)?, found.time));
-            let times: BTreeMap<_, _> = listed.iter().filter_map(numbered).collect();
-            let Some((&number, &now)) = times.last_key_value() else {
+            let numbered = |found: Listed| Some((manifest_number(&found.name)?, found));
+            let listed: BTreeMap<_, _> = listed.into_iter().filter_map(numbered).collect();
+            let Some((&number, &Listed { time: now, .. })) = listed.last_key_value() else {
                 return Err(Error::NothingPublished { bucket: bucket.to_string() });
             };
             match manifests::read(bucket, number).await {
                 Err(error) if error.is_missing() => {} // removed, because a later one is the newest
-                newest => return Ok(Self { newest: newest?, times, now }),
+                newest => return Ok(Self { newest: newest?, listed, now }),
             }
         }
     }
@@ -61,7 +61,7 @@ impl Timeline {
 
     /// When a manifest stopped to be the newest; `None` if it is. Long ago if the next one was removed since.
     fn end_of(&self, number: u64) -> Option<ServerTime> {
-        let next = self.times.get(&(number + 1)).copied();
+        let next = self.listed.get(&(number + 1)).map(|next| next.time);
         if number >= self.newest.number { None } else { Some(next.unwrap_or(ServerTime::MIN / 4)) }
     }
 
@@ -71,7 +71,7 @@ impl Timeline {
     }
 
     fn is_valid(&self, pin: &Pin, written: ServerTime) -> bool {
-        self.times.contains_key(&pin.manifest)
+        self.listed.contains_key(&pin.manifest)
             && self.end_of(pin.manifest).is_none_or(|end| written <= end + self.grace() / 2)
     }
 
@@ -245,8 +245,7 @@ pub(crate) async fn unneeded(bucket: &Bucket) -> Result<Vec<Unneeded>> {
     let newest = timeline.newest.epoch.number;
     let (mut named, mut unneeded) = (BTreeSet::new(), Vec::new());
     let mut epoch_before = 0;
-    let sizes = bucket.list(MANIFESTS, None).await?;
-    for &number in timeline.times.keys() {
+    for (&number, Listed { name, bytes, .. }) in &timeline.listed {
         let manifest = match manifests::read(bucket, number).await {
             Err(error) if error.is_missing() => continue,
             other => other?,
@@ -256,9 +255,7 @@ pub(crate) async fn unneeded(bucket: &Bucket) -> Result<Vec<Unneeded>> {
         if timeline.is_recent(number) || pinned.contains(&number) {
             named.extend(manifest.objects.into_iter().map(|object| object.name));
         } else if !is_first && !is_named_by(&pinned, number) && manifest.epoch.number < newest {
-            let name = manifest_name(number);
-            let size = sizes.iter().find(|found| found.name == name).map_or(0, |found| found.bytes);
-            unneeded.push(Unneeded { name: format!("{MANIFESTS}/{name}"), bytes: size });
+            unneeded.push(Unneeded { name: format!("{MANIFESTS}/{name}"), bytes: *bytes });
         }
     }
     for (directory, Listed { name, bytes, .. }) in found {

@@ -196,8 +196,7 @@ impl ObjectDb {
         self.publisher.publish()?;
         let (bucket, name) = (self.publisher.bucket().clone(), name.to_owned());
         let manifest = self.publications().manifest;
-        let runtime = Arc::clone(&bucket.runtime);
-        runtime.wait(async move { pin(&bucket, &name, manifest).await })
+        self.publisher.bucket().runtime.wait(async move { pin(&bucket, &name, manifest).await })
     }
 
     /// Removes a pin, if it is there. One request.
@@ -206,8 +205,7 @@ impl ObjectDb {
     /// [`Error::Request`].
     pub fn unpin(&self, name: &str) -> Result<()> {
         let (bucket, name) = (self.publisher.bucket().clone(), name.to_owned());
-        let runtime = Arc::clone(&bucket.runtime);
-        runtime.wait(async move { unpin(&bucket, &name).await })
+        self.publisher.bucket().runtime.wait(async move { unpin(&bucket, &name).await })
     }
 
     /// What is in the bucket, and what is not yet. No I/O.
