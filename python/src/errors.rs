@@ -65,11 +65,12 @@ impl<'a> Fields<'a> {
 
     fn exception(&self, py: Python<'_>, message: &str) -> PyResult<PyErr> {
         let exception = py.import("criba.errors")?.getattr(self.class)?.call1((message,))?;
-        exception.setattr("file", self.file)?;
+        let file = self.file.map(Path::as_os_str); // a `str` in Python, not a `Path`
+        exception.setattr("file", file)?;
         exception.setattr("offset", self.offset)?;
         if let Some(errno) = self.errno {
             exception.setattr("errno", errno)?;
-            exception.setattr("filename", self.file)?;
+            exception.setattr("filename", file)?;
         }
         Ok(PyErr::from_value(exception))
     }

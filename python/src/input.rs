@@ -1,6 +1,6 @@
 //! Keys and values that Python passes: `bytes`, `bytearray`, `memoryview`, or `str` as UTF-8.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyMemoryView, PyString, PyTuple};
@@ -64,12 +64,19 @@ pub(crate) fn keys(keys: &Bound<'_, PyAny>) -> PyResult<Vec<Input>> {
 /// A key with its value: an item of an iterable.
 pub(crate) fn pair(item: PyResult<Bound<'_, PyAny>>) -> PyResult<(Input, Input)> {
     let item = item?;
-    if let Ok(tuple) = item.cast::<PyTuple>() {
-        if tuple.len() != 2 {
-            let reason = format!("expected a key and a value, found {} items", tuple.len());
-            return Err(PyValueError::new_err(reason));
+    match item.cast::<PyTuple>() {
+        Ok(tuple) if tuple.len() == 2 => {
+            Ok((tuple.get_item(0)?.extract()?, tuple.get_item(1)?.extract()?))
         }
-        return Ok((tuple.get_item(0)?.extract()?, tuple.get_item(1)?.extract()?));
+        Ok(tuple) => Err(PyTypeError::new_err(format!(
+            "expected a key and a value, found {} items",
+            tuple.len()
+        ))),
+        Err(_) => {
+            let type_name = item.get_type().name()?;
+            Err(PyTypeError::new_err(format!(
+                "expected a tuple of a key and a value, found {type_name}"
+            )))
+        }
     }
-    item.extract()
 }
