@@ -62,6 +62,16 @@ pub(crate) fn expiry(ttl: Option<f64>, expires_at: Option<f64>) -> PyResult<Opti
     }
 }
 
+/// A batch that sets a key.
+fn put(key: &Input, value: &Input, ttl: Option<f64>, expires_at: Option<f64>) -> PyResult<Batch> {
+    let mut batch = Batch::new();
+    match expiry(ttl, expires_at)? {
+        Some(expiry) => batch.put_expiring(key, value, expiry),
+        None => batch.put(key, value),
+    };
+    Ok(batch)
+}
+
 #[pymethods]
 impl Db {
     /// Sets the value of a key. No disk read. The key expires `ttl` seconds after the write, or at the time `expires_at`,
@@ -75,12 +85,7 @@ impl Db {
         expires_at: Option<f64>,
         synced: bool,
     ) -> Result<()> {
-        let (db, expiry) = (open(&this)?, expiry(ttl, expires_at)?);
-        let mut batch = Batch::new();
-        match expiry {
-            Some(expiry) => batch.put_expiring(key, value, expiry),
-            None => batch.put(key, value),
-        };
+        let (db, batch) = (open(&this)?, put(&key, &value, ttl, expires_at)?);
         Ok(this.py().detach(|| db.write_with(batch, durability(synced)))?)
     }
 
@@ -120,8 +125,11 @@ impl Db {
     }
 
     /// Sets the value of a key that is absent. Returns whether it did: of many threads one gets True. Costs one lookup,
-    /// as get: about 0.01 disk reads for a new key. `ttl` and `expires_at` as of put; synced is for a key without them.
-    #[pyo3(signature = (key, value=Input::Empty, *, ttl=None, expires_at=None, synced=false))]
+    /// as get: about 0.01 disk reads for a new key. `ttl` and `expires_at` as of put.
+    #[pyo3(
+        signature = (key, value=Input::Empty, *, ttl=None, expires_at=None, synced=false),
+        text_signature = "($self, key, value=b'', *, ttl=None, expires_at=None, synced=False)"
+    )]
     fn insert_if_absent(
         this: PyRef<'_, Self>,
         key: Input,
@@ -130,15 +138,17 @@ impl Db {
         expires_at: Option<f64>,
         synced: bool,
     ) -> Result<bool> {
-        let (db, expiry) = (open(&this)?, expiry(ttl, expires_at)?);
-        if synced && expiry.is_some() {
-            let reason = "synced has no form with ttl or expires_at: call sync afterwards";
-            return Err(Failure::Python(PyValueError::new_err(reason)));
+        let (db, batch) = (open(&this)?, put(&key, &value, ttl, expires_at)?);
+        let done = this.py().detach(|| {
+            let mut batch = batch;
+            batch.require_absent(key);
+            db.write_with(batch, durability(synced))
+        });
+        match done {
+            Ok(()) => Ok(true),
+            Err(Error::ConditionFailed { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
         }
-        Ok(this.py().detach(|| match expiry {
-            Some(expiry) => db.insert_if_absent_until(key, value, expiry),
-            None => db.insert_if_absent_with(key, value, durability(synced)),
-        })?)
     }
 
     /// Inserts each pair whose key is absent, all as one batch. Returns for each pair whether it was inserted; of two

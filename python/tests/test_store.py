@@ -188,7 +188,8 @@ def test_expiry(db):
     time.sleep(0.1)
     assert db.get("short") is None and list(db) == [b"at", b"never"]
     assert db.insert_if_absent("short", "2", ttl=1000)
-    assert not db.insert_if_absent("short", "3", ttl=1000)
+    assert not db.insert_if_absent("short", "3", ttl=1000, synced=True)
+    assert db["short"] == b"2" and db.get_with_expiry("short")[1] == pytest.approx(time.time() + 1000, abs=5)
     for wrong in [{"ttl": -1}, {"ttl": math.nan}, {"ttl": 1, "expires_at": 1}, {"expires_at": 1e300}]:
         with pytest.raises(ValueError):
             db.put("wrong", "1", **wrong)
