@@ -2,10 +2,8 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
 
-use criba::{Batch, Durability, Error, Expiry};
-use pyo3::exceptions::PyValueError;
+use criba::{Batch, Durability, Error};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator};
 
@@ -15,6 +13,7 @@ use crate::read_only::stats;
 use crate::reader::Reader;
 use crate::snapshot::Snapshot;
 use crate::source::Source;
+use crate::times::expiry;
 use crate::transaction;
 
 /// The bytes of pairs after which put_many writes a batch, and ingest takes the GIL again.
@@ -38,28 +37,6 @@ fn open(this: &PyRef<'_, Db>) -> criba::Result<criba::Db> {
 
 fn durability(synced: bool) -> Durability {
     if synced { Durability::Synced } else { Durability::Buffered }
-}
-
-/// A time to live in seconds.
-pub(crate) fn duration(seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
-}
-
-/// The expiry of a write; `None` for the default of the store.
-pub(crate) fn expiry(ttl: Option<f64>, expires_at: Option<f64>) -> PyResult<Option<Expiry>> {
-    match (ttl, expires_at) {
-        (None, None) => Ok(None),
-        (Some(f64::INFINITY), None) | (None, Some(f64::INFINITY)) => Ok(Some(Expiry::Never)),
-        (Some(ttl), None) => Ok(Some(Expiry::In(duration(ttl)?))),
-        (None, Some(time)) => {
-            let time = SystemTime::UNIX_EPOCH.checked_add(duration(time)?);
-            let late = || PyValueError::new_err("expires_at is too late");
-            Ok(Some(Expiry::At(time.ok_or_else(late)?)))
-        }
-        (Some(_), Some(_)) => {
-            Err(PyValueError::new_err("ttl and expires_at contradict each other"))
-        }
-    }
 }
 
 /// A batch that sets a key.

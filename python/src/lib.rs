@@ -17,6 +17,7 @@ mod reader;
 mod scan;
 mod snapshot;
 mod source;
+mod times;
 mod transaction;
 
 use pyo3::prelude::*;

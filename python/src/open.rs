@@ -7,11 +7,12 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::db::{Db, duration};
+use crate::db::Db;
 use crate::errors::Result;
 use crate::read_only::ReadOnlyDb;
 use crate::reader::Reader;
 use crate::source::Source;
+use crate::times::duration;
 
 /// Opens the store in the directory `path`, or makes one there, and recovers it after a crash. Use it in a `with`.
 ///

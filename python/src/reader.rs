@@ -2,7 +2,6 @@
 
 use std::ops::Bound as Limit;
 use std::sync::{PoisonError, RwLock};
-use std::time::SystemTime;
 
 use criba::{Error, Membership};
 use pyo3::exceptions::PyKeyError;
@@ -14,6 +13,7 @@ use crate::errors::{Failure, Result};
 use crate::input::{self, Input};
 use crate::scan::{Part, Scan};
 use crate::source::Source;
+use crate::times::seconds;
 
 /// The reads that Db, ReadOnlyDb and Snapshot have in common. Keys and values are bytes; where a method takes them, it
 /// takes bytes, bytearray, memoryview, or a str as its UTF-8. A method that reads releases the GIL.
@@ -53,11 +53,6 @@ type Bounds = (Limit<Input>, Limit<Input>);
 
 fn bounds(start: Option<Input>, end: Option<Input>) -> Bounds {
     (start.map_or(Limit::Unbounded, Limit::Included), end.map_or(Limit::Unbounded, Limit::Excluded))
-}
-
-/// Seconds since the beginning of 1970, as `time.time()` counts them.
-fn seconds(time: SystemTime) -> f64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 #[pymethods]

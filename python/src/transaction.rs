@@ -10,6 +10,7 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::errors::{Failure, Result};
 use crate::input::{self, Input};
+use crate::times::expiry;
 
 /// What the function of Db.transact reads and changes. It sees the store as of its beginning, with its own changes. It
 /// ends with the function: later calls raise ClosedError.
@@ -108,7 +109,7 @@ impl Transaction {
         ttl: Option<f64>,
         expires_at: Option<f64>,
     ) -> Result<()> {
-        let expiry = crate::db::expiry(ttl, expires_at)?;
+        let expiry = expiry(ttl, expires_at)?;
         self.with(py, |transaction| {
             match expiry {
                 Some(expiry) => transaction.put_expiring(key, value, expiry),
