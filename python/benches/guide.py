@@ -20,7 +20,7 @@ import time
 import criba
 import pybloom_live
 
-CAPACITY, RATE = 100_000, 0.001
+CAPACITY, RATE = int(os.environ.get("CAPACITY", 100_000)), 0.001  # fewer in the test of this program
 KEYS = [f"user_{number}@example.com" for number in range(CAPACITY)]
 ABSENT = [f"guest_{number}@example.com" for number in range(3 * CAPACITY)]
 PROCESSES = 3

@@ -141,17 +141,8 @@ def test_a_kill_loses_no_acknowledged_write(path):
         assert not any(db.insert_many_if_absent((str(number), "") for number in acknowledged))
 
 
-def test_the_gil_is_free_during_a_call(db):
-    """A thread of Python runs while another waits in a call: an ingest of pairs that this thread hands over."""
-    import queue
-    import threading
-
-    pairs = queue.Queue()
-    thread = threading.Thread(target=lambda: db.ingest(iter(pairs.get, None)))
-    thread.start()
-    pairs.put(("a", "1"))
-    assert db.get("a") is None  # nothing of the ingest is seen before its end
-    pairs.put(("b", "1"))
-    pairs.put(None)
-    thread.join()
-    assert db.get_many(["a", "b"]) == [b"1", b"1"]
+def test_an_exit_without_close_loses_nothing(path):
+    program = "import sys, criba; db = criba.open(sys.argv[1]); scan = iter(db); db['a'] = '1'; next(scan, None)"
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True)
+    with criba.open(path) as db:
+        assert db["a"] == b"1"
