@@ -68,14 +68,14 @@ impl Db {
 
     fn __setitem__(this: PyRef<'_, Self>, key: Input, value: Input) -> Result<()> {
         let db = open(&this)?;
-        Ok(this.py().detach(|| db.put(key, value))?)
+        Ok(this.py().detach(|| db.put(&key, &value))?)
     }
 
     /// Deletes a key, which may be absent. No disk read.
     #[pyo3(signature = (key, *, synced=false))]
     fn delete(this: PyRef<'_, Self>, key: Input, synced: bool) -> Result<()> {
         let db = open(&this)?;
-        Ok(this.py().detach(|| db.delete_with(key, durability(synced)))?)
+        Ok(this.py().detach(|| db.delete_with(&key, durability(synced)))?)
     }
 
     /// Sets the pairs of an iterable. No disk read. Returns their number.
@@ -115,13 +115,9 @@ impl Db {
         expires_at: Option<f64>,
         synced: bool,
     ) -> Result<bool> {
-        let (db, batch) = (open(&this)?, put(&key, &value, ttl, expires_at)?);
-        let done = this.py().detach(|| {
-            let mut batch = batch;
-            batch.require_absent(key);
-            db.write_with(batch, durability(synced))
-        });
-        match done {
+        let (db, mut batch) = (open(&this)?, put(&key, &value, ttl, expires_at)?);
+        batch.require_absent(&key);
+        match this.py().detach(|| db.write_with(batch, durability(synced))) {
             Ok(()) => Ok(true),
             Err(Error::ConditionFailed { .. }) => Ok(false),
             Err(error) => Err(error.into()),
@@ -159,7 +155,7 @@ impl Db {
         Ok(this.py().detach(|| {
             let (expected, new) = (expected.as_ref(), new.as_ref());
             let expected = expected.map(AsRef::as_ref);
-            db.compare_and_swap_with(key, expected, new.map(AsRef::as_ref), durability(synced))
+            db.compare_and_swap_with(&key, expected, new.map(AsRef::as_ref), durability(synced))
         })?)
     }
 

@@ -6,7 +6,8 @@ use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyMemoryView, PyString, PyTuple};
 
 /// A key or value. Those of `bytes` are not copied: they never change. A `bytearray` and what a `memoryview` shows can
-/// change while the GIL is released, so their bytes are copied once; so are those of a `str`.
+/// change while the GIL is released, so their bytes are copied once; so are those of a `str`. Drop it with the GIL: without,
+/// its `bytes` stays until a later call.
 pub(crate) enum Input {
     Bytes(PyBackedBytes),
     Text(PyBackedStr),

@@ -66,7 +66,7 @@ impl Transaction {
         key: Input,
         default: Option<Bound<'py, PyAny>>,
     ) -> Result<Option<Bound<'py, PyAny>>> {
-        let value = self.with(py, |transaction| transaction.get(key))?;
+        let value = self.with(py, |transaction| transaction.get(&key))?;
         Ok(value.map(|value| PyBytes::new(py, &value).into_any()).or(default))
     }
 
@@ -84,7 +84,7 @@ impl Transaction {
 
     /// Whether a key has a value. Costs as much as get.
     fn __contains__(&self, py: Python<'_>, key: Input) -> Result<bool> {
-        self.with(py, |transaction| transaction.contains(key))
+        self.with(py, |transaction| transaction.contains(&key))
     }
 
     /// The value of a key. Raises KeyError if the key is absent. Costs as much as get.
@@ -94,7 +94,7 @@ impl Transaction {
         key: Bound<'py, PyAny>,
     ) -> Result<Bound<'py, PyBytes>> {
         let bytes: Input = key.extract()?;
-        let value = self.with(py, |transaction| transaction.get(bytes))?;
+        let value = self.with(py, |transaction| transaction.get(&bytes))?;
         let value = value.ok_or_else(|| Failure::Python(PyKeyError::new_err(key.unbind())))?;
         Ok(PyBytes::new(py, &value))
     }
@@ -112,8 +112,8 @@ impl Transaction {
         let expiry = expiry(ttl, expires_at)?;
         self.with(py, |transaction| {
             match expiry {
-                Some(expiry) => transaction.put_expiring(key, value, expiry),
-                None => transaction.put(key, value),
+                Some(expiry) => transaction.put_expiring(&key, &value, expiry),
+                None => transaction.put(&key, &value),
             };
             Ok(())
         })
@@ -126,7 +126,7 @@ impl Transaction {
     /// Deletes a key, which may be absent. No I/O.
     fn delete(&self, py: Python<'_>, key: Input) -> Result<()> {
         self.with(py, |transaction| {
-            transaction.delete(key);
+            transaction.delete(&key);
             Ok(())
         })
     }
@@ -143,7 +143,7 @@ impl Transaction {
         let start = start.map_or(Limit::Unbounded, Limit::Included);
         let end = end.map_or(Limit::Unbounded, Limit::Excluded);
         let found = self.with(py, |transaction| {
-            transaction.range((start, end)).collect::<criba::Result<Vec<_>>>()
+            transaction.range((start.as_ref(), end.as_ref())).collect::<criba::Result<Vec<_>>>()
         })?;
         Ok(pairs(py, &found)?)
     }
@@ -151,7 +151,7 @@ impl Transaction {
     /// A list of the pairs of the keys that start with `prefix`: as range.
     fn prefix<'py>(&self, py: Python<'py>, prefix: Input) -> Result<Bound<'py, PyList>> {
         let found = self.with(py, |transaction| {
-            transaction.prefix(prefix).collect::<criba::Result<Vec<_>>>()
+            transaction.prefix(&prefix).collect::<criba::Result<Vec<_>>>()
         })?;
         Ok(pairs(py, &found)?)
     }

@@ -29,5 +29,5 @@ def test_the_notebook_runs():
     text = text_of(notebook)
     assert "the filter says no, nothing read (true negative)" in text
     assert "holds the key (true positive)" in text
-    # What the notebook shows where nobody runs it is what it printed: counts, not times.
+    # The output in the file is that of a run: it has counts and no times.
     assert text == shown

@@ -36,7 +36,6 @@ process = CrawlerProcess({
     "CONCURRENT_REQUESTS": 1,
     "DOWNLOAD_DELAY": float(sys.argv[3]),
     "RANDOMIZE_DOWNLOAD_DELAY": False,
-    "DOWNLOAD_SLOTS": {},
 })
 process.crawl(Crawl)
 process.start()
@@ -92,7 +91,7 @@ def test_a_crawl_fetches_no_page_twice_over_a_restart_and_a_kill(site, tmp_path)
     second = crawl(url, seen, 0)
     second.communicate(timeout=60)
     assert second.returncode == 0
-    # Scrapy fetches the page that it starts with each time, without asking the filter.
+    # Scrapy fetches the page that it starts with each time: its request passes the filter by.
     assert {path: count for path, count in requests.items() if count > 1 and path != "/0"} == {}
 
     third = crawl(url, str(tmp_path / "other"), 0)

@@ -23,9 +23,9 @@ def test_the_stubs_are_those_of_the_module(tmp_path):
 def test_a_program_is_checked(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
-        "import criba\n"
+        "import criba, typing\n"
         "with criba.open('x') as db:\n"
-        "    value: bytes | None = db.get('a')\n"
+        "    value: typing.Optional[bytes] = db.get('a')\n"
         "    db.put('a', 5)\n"
         "    for key, content in db.prefix('a'):\n"
         "        key.decode()\n"

@@ -22,7 +22,7 @@ def readamp(**options):
         if value is True:
             command.append(option)
         elif value is not None and value is not False:
-            command += [option, str(value)]
+            command.append(f"{option}={value}")
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False)
     if done.returncode in (0, 1):  # 1: a check does not hold
         return json.loads(done.stdout)
