@@ -9,6 +9,7 @@
 //! ```
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let path = dir.path().join("store");
+//! # drop(criba::Options::new().seed(1).open(&path)?);
 //! let db = criba::Db::open(path)?;
 //! for i in 0..1000 {
 //!     db.put(format!("user{i}"), format!("{i}@example.org"))?;

@@ -6,7 +6,8 @@ mod common;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::scope;
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
 
 use common::{HookVfs, contents, files_with};
 use criba::vfs::{FileKind, Operation};
@@ -139,7 +140,7 @@ fn peak_while(db: &Db, done: impl FnOnce()) -> u64 {
 #[test]
 fn half_the_budget_halves_the_memory_and_growing_restores_the_rate() {
     let _alone = alone();
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let keys = 2_000_000;
     let db = options().filter(ribbon(24.0)).memtable_bytes(12 << 20).open(&dir).unwrap();
@@ -217,7 +218,7 @@ fn half_the_budget_halves_the_memory_and_growing_restores_the_rate() {
 #[test]
 fn the_ledger_stays_exact_within_any_budget() {
     let _alone = alone();
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let (one, other) = (parent.path().join("one"), parent.path().join("other"));
     let keys = 120_000;
     let options = || options().filter(ribbon(8.0)).memtable_bytes(2 << 20);
@@ -284,7 +285,7 @@ fn the_ledger_stays_exact_within_any_budget() {
 #[test]
 fn filters_without_columns_are_dropped_whole_and_come_back() {
     let _alone = alone();
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let policy = FilterPolicy::default().with_kind(FilterKind::Bloom);
     let db = options().filter(policy).memtable_bytes(512 << 10).open(&dir).unwrap();
@@ -329,7 +330,7 @@ fn filters_without_columns_are_dropped_whole_and_come_back() {
 fn no_lookup_ever_misses_a_key_while_filters_come_and_go() {
     let _alone = alone();
     for policy in [ribbon(10.0), FilterPolicy::ribbon()] {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let db = Options::new()
             .background_threads(2)
             .filter(policy)
@@ -375,14 +376,21 @@ fn no_lookup_ever_misses_a_key_while_filters_come_and_go() {
                         let budget = rng.random_range(0..stored + stored / 4);
                         db.set_filter_memory((budget < stored).then_some(budget)).unwrap();
                         budgets.fetch_add(1, Ordering::Relaxed);
-                        std::thread::sleep(std::time::Duration::from_micros(300));
+                        sleep(Duration::from_micros(300));
                     }
                 });
             }
             for start in (30_000..90_000).step_by(500) {
                 write(start..start + 500);
                 written.store(start + 500, Ordering::Release);
-                std::thread::sleep(std::time::Duration::from_millis(10));
+                sleep(Duration::from_millis(10));
+            }
+            // Until there were enough of both, also on a busy machine.
+            let start = Instant::now();
+            let enough =
+                || lookups.load(Ordering::Relaxed) > 1000 && budgets.load(Ordering::Relaxed) > 20;
+            while !enough() && start.elapsed() < Duration::from_secs(60) {
+                sleep(Duration::from_millis(10));
             }
             over.store(true, Ordering::Release);
         });
@@ -424,7 +432,7 @@ fn tables_written_later_stay_within_the_budget() {
             Ok(())
         }
     };
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let budget = 60_000;
     let opened = options()
         .auto_compaction(true)
@@ -469,7 +477,7 @@ fn tables_written_later_stay_within_the_budget() {
 fn a_budget_that_is_never_reached_costs_nothing() {
     let _alone = alone();
     let work = |budget: Option<u64>| {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let options = options()
             .auto_compaction(true)
             .filter(ribbon(9.5))
@@ -522,7 +530,7 @@ fn jobs_under_way_hold_no_filters() {
                 Ok(())
             })
         };
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let options = options().filter(ribbon(16.0)).memtable_bytes(2 << 20).vfs(vfs);
         let db = options.open(parent.path().join("store")).unwrap();
         fill(&db, 0..80_000);
@@ -557,7 +565,7 @@ fn jobs_under_way_hold_no_filters() {
 #[test]
 fn what_a_scan_still_holds_is_counted() {
     let _alone = alone();
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let options = options().filter(ribbon(16.0)).memtable_bytes(2 << 20);
     let db = options.open(parent.path().join("store")).unwrap();
     fill(&db, 0..80_000);
@@ -581,7 +589,7 @@ fn what_a_scan_still_holds_is_counted() {
 #[test]
 fn a_store_is_opened_within_its_budget() {
     let _alone = alone();
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let keys = 300_000;
     let db = options().filter(ribbon(16.0)).memtable_bytes(4 << 20).open(&dir).unwrap();
@@ -631,45 +639,47 @@ fn a_store_is_opened_within_its_budget() {
 #[test]
 fn opening_within_a_budget_waits_for_no_reader() {
     let _alone = alone();
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let db = options().open(&dir).unwrap();
     fill(&db, 0..1000);
     db.close().unwrap();
-    let open = |_| {
-        let start = std::time::Instant::now();
+    let open = || {
+        let start = Instant::now();
         let db = options().filter_memory(1 << 20).open(&dir).unwrap();
         let took = start.elapsed();
         assert_eq!(db.memory().filters.resident, db.memory().filters.stored);
         db.close().unwrap();
         took
     };
-    // The quickest of many: a reader that holds a filter is waited for longer each time.
-    let quickest = (0..10).map(open).min().unwrap();
-    println!("opened within a budget in {quickest:?}");
-    assert!(quickest.as_millis() < 150, "{quickest:?}");
+    waits_for_no_reader(open);
 }
 
 /// The thread that sets a budget does not hold the filters that it drops.
 #[test]
 fn setting_a_budget_waits_for_no_reader() {
     let _alone = alone();
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let db = options().open(parent.path().join("store")).unwrap();
     fill(&db, 0..1000);
-    let set = |_| {
+    let set = || {
         db.set_filter_memory(None).unwrap();
         db.wait_until_settled().unwrap();
         assert!(db.memory().filters.resident > 0);
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         db.set_filter_memory(Some(0)).unwrap();
         let took = start.elapsed();
         assert_eq!(db.memory().filters.resident, 0);
         took
     };
-    let quickest = (0..10).map(set).min().unwrap();
-    println!("nothing resident after {quickest:?}");
-    assert!(quickest.as_millis() < 150, "{quickest:?}");
+    waits_for_no_reader(set);
+}
+
+/// One of many runs is quick. A run that waits for a reader that holds a filter is never.
+fn waits_for_no_reader(mut run: impl FnMut() -> Duration) {
+    let quick = (0..50).map(|_| run()).find(|took| took.as_millis() < 150);
+    println!("done in {quick:?}");
+    assert!(quick.is_some(), "each run waited");
 }
 
 /// The place of a table's filter block.
@@ -693,7 +703,7 @@ fn a_filter_found_damaged_when_it_is_to_grow_never_hides_a_key() {
     let places: [fn(usize) -> usize; 6] =
         [|_| 33, |_| 128, |n| n / 2, |n| n - 6, |n| n - 5, |n| n - 1];
     for (number, place) in places.into_iter().enumerate() {
-        let parent = tempfile::tempdir().unwrap();
+        let parent = common::tempdir();
         let dir = parent.path().join("store");
         let db = options().filter(ribbon(9.0)).memtable_bytes(8 << 20).open(&dir).unwrap();
         let keys = 60_000;
@@ -744,7 +754,7 @@ fn a_filter_found_damaged_when_it_is_to_grow_never_hides_a_key() {
 #[test]
 fn a_header_misread_at_opening_never_hides_a_key() {
     let _alone = alone();
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let dir = parent.path().join("store");
     let options = || options().filter(ribbon(9.0)).memtable_bytes(8 << 20);
     let db = options().open(&dir).unwrap();
@@ -770,7 +780,7 @@ fn a_header_misread_at_opening_never_hides_a_key() {
 #[test]
 fn columns_are_dropped_where_they_avoid_the_fewest_reads() {
     let _alone = alone();
-    let parent = tempfile::tempdir().unwrap();
+    let parent = common::tempdir();
     let options = options().filter(ribbon(12.0)).memtable_bytes(8 << 20);
     let db = options.open(parent.path().join("store")).unwrap();
     let keys = 700_000;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::{ScopedJoinHandle, scope, sleep};
 use std::time::{Duration, Instant};
 
-use criba::{Batch, Db, Durability, FilterPolicy, Membership, Snapshot, Value};
+use criba::{Activity, Batch, Db, Durability, FilterPolicy, Membership, Snapshot, Value};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -107,6 +107,30 @@ struct Done {
     compactions: AtomicU64,
     rebuilds: AtomicU64,
     budgets: AtomicU64,
+}
+
+impl Done {
+    /// A kind of work that was not done yet.
+    fn missing(&self, activity: &Activity) -> Option<&'static str> {
+        let by_threads = [
+            ("changes", &self.changes),
+            ("synced", &self.synced),
+            ("lookups", &self.lookups),
+            ("memberships", &self.memberships),
+            ("snapshot reads", &self.snapshot_reads),
+            ("scanned", &self.scanned),
+            ("rebuilds", &self.rebuilds),
+            ("budgets", &self.budgets),
+        ];
+        let by_the_store = [
+            ("flushes", activity.flushes),
+            ("compactions", activity.compactions),
+            ("filters rebuilt", activity.filters_rebuilt),
+        ];
+        let by_threads = by_threads.map(|(what, count)| (what, count.load(SeqCst)));
+        let mut all = by_threads.into_iter().chain(by_the_store);
+        all.find(|(_, count)| *count == 0).map(|(what, _)| what)
+    }
 }
 
 struct Stress<'a> {
@@ -303,9 +327,13 @@ fn every_read_gives_what_was_newest_at_some_moment_of_it() {
         let threads: Vec<_> = actors.into_iter().chain(writers).collect();
         let start = Instant::now();
         // A thread that has failed ends all.
-        while start.elapsed().as_secs() < seconds
-            && !threads.iter().any(ScopedJoinHandle::is_finished)
-        {
+        while !threads.iter().any(ScopedJoinHandle::is_finished) {
+            let took = start.elapsed().as_secs();
+            let is_all_done = || done.missing(&db.stats().activity).is_none();
+            // Longer on a busy machine.
+            if took >= seconds.max(60) || (took >= seconds && is_all_done()) {
+                break;
+            }
             sleep(Duration::from_millis(20));
         }
         over.store(true, SeqCst);
@@ -321,17 +349,5 @@ fn every_read_gives_what_was_newest_at_some_moment_of_it() {
     db.close().unwrap();
     assert_eq!(criba::verify(&dir).unwrap().findings, []);
     check_end(&options.open(&dir).unwrap(), &history);
-    for (what, count) in [
-        ("changes", &done.changes),
-        ("synced", &done.synced),
-        ("lookups", &done.lookups),
-        ("memberships", &done.memberships),
-        ("snapshot reads", &done.snapshot_reads),
-        ("scanned", &done.scanned),
-        ("rebuilds", &done.rebuilds),
-        ("budgets", &done.budgets),
-    ] {
-        assert!(count.load(SeqCst) > 0, "{what}: none");
-    }
-    assert!(activity.flushes > 0 && activity.compactions > 0 && activity.filters_rebuilt > 0);
+    assert_eq!(done.missing(&activity), None);
 }

@@ -51,6 +51,9 @@ pub enum Failure {
         /// What was found.
         found: String,
     },
+    /// An error of another package.
+    #[error("{0}")]
+    Other(Box<dyn std::error::Error + Send + Sync>),
     /// An impossible command line.
     #[error("{0}")]
     Usage(String),

@@ -25,7 +25,7 @@ static STEPS: Mutex<BTreeMap<u64, Box<dyn FnOnce() + Send>>> = Mutex::new(BTreeM
 
 /// A step before the end, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Guard(u64);
+pub struct Guard(u64);
 
 impl Drop for Guard {
     fn drop(&mut self) {
@@ -38,7 +38,7 @@ fn steps() -> MutexGuard<'static, BTreeMap<u64, Box<dyn FnOnce() + Send>>> {
 }
 
 /// Runs `step` on a thread of its own if a signal comes, and ends the process after it.
-pub(crate) fn before_end(step: impl FnOnce() + Send + 'static) -> Guard {
+pub fn before_end(step: impl FnOnce() + Send + 'static) -> Guard {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     static STARTED: Once = Once::new();
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

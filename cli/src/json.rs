@@ -28,8 +28,11 @@ impl<T> Versioned<T> {
     }
 }
 
-/// Prints one object, on several lines.
-pub(crate) fn print(object: &impl Serialize, out: &mut dyn Write) -> Result<()> {
+/// Prints one object as JSON, on several lines.
+///
+/// # Errors
+/// [`Failure::Output`](crate::Failure::Output).
+pub fn print(object: &impl Serialize, out: &mut dyn Write) -> Result<()> {
     let versioned = Versioned::new(object);
     serde_json::to_writer_pretty(&mut *out, &versioned).map_err(io::Error::from)?;
     Ok(writeln!(out)?)

@@ -4,7 +4,7 @@
 //! negative answer (an absent key, a check that does not hold); 2 for wrong usage; 3 for an error, with one
 //! line on standard error; 130 if a signal interrupted it.
 //!
-//! The program `criba-lab` uses [`run_as`], [`interrupt`] and the keys of [`readamp`].
+//! The programs `criba-lab` and `criba-object` use [`run_as`], [`interrupt`], [`Progress`] and the keys of [`readamp`].
 
 mod backup;
 mod compact;
@@ -50,6 +50,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub use failure::{Failure, Result};
+pub use json::print as print_json;
+pub use progress::Progress;
 
 /// An embedded key-value store for lookups that mostly miss, at the command line
 ///

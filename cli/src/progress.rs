@@ -66,6 +66,12 @@ impl Progress {
         Self { bar: ProgressBar::hidden(), is_json: false }
     }
 
+    /// The time, on a terminal.
+    #[must_use]
+    pub fn of_time() -> Self {
+        Self::new(ProgressArgs::default(), "", TIME)
+    }
+
     /// A bar over bytes.
     pub(crate) fn over_bytes(args: ProgressArgs, what: &'static str) -> Self {
         Self::new(args, what, BYTES)
@@ -131,7 +137,7 @@ impl Progress {
     }
 
     /// Shows how long work takes that has no measure.
-    pub(crate) fn wait(&self, what: &'static str) {
+    pub fn wait(&self, what: impl Into<Cow<'static, str>>) {
         self.begin(what);
         self.set_template(TIME);
         self.bar.reset_elapsed();

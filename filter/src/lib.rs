@@ -36,6 +36,7 @@
 //! use criba_filter::{Bloom, Fullness};
 //!
 //! let mut filter = Bloom::with_rate(1000, 0.01)?;
+//! # filter = filter.with_hashing(criba_filter::Hashing::keyed([1; 16]))?;
 //! for (keys, fullness, rates) in [
 //!     (0..1000_u32, Fullness::Within, 0.008..0.012),
 //!     (1000..2000, Fullness::PastDesign, 0.13..0.18),

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use futures_util::TryStreamExt;
 use object_store::path::Path;
 use object_store::{
-    Error as StoreError, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
-    PutOptions, PutPayload,
+    Error as StoreError, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt,
+    PutMode, PutOptions, PutPayload,
 };
 
 use crate::error::{Error, Result, without_queries};
@@ -90,9 +90,8 @@ impl Bucket {
             if found.meta.size > at_most {
                 return Ok(Err(found.meta.size));
             }
-            let expected = found.meta.size;
-            let bytes = found.bytes().await?;
-            of_length(bytes, expected).map(Ok)
+            let length = found.meta.size;
+            body(found, length).await.map(Ok)
         };
         let read = self.repeated(purpose, "read it", object, request).await?;
         let read = read.map_err(|size| Error::Damaged {
@@ -123,7 +122,7 @@ impl Bucket {
             if found.range != range {
                 return Err(unusable(format!("range {:?} instead of {range:?}", found.range)));
             }
-            of_length(found.bytes().await?, length)
+            body(found, length).await
         };
         let action = format!("read {length} bytes at offset {}", range.start);
         let bytes = self.repeated(purpose, &action, object, request).await?;
@@ -306,11 +305,21 @@ fn flat<T>(
     done.unwrap_or_else(|_| Err(unusable("no answer within the time limit".to_owned())))
 }
 
-fn of_length(bytes: Bytes, expected: u64) -> object_store::Result<Bytes> {
-    if bytes.len() as u64 == expected {
-        return Ok(bytes);
+/// The body of an answer, which has so many bytes. A longer one is not read to its end, which may never come.
+async fn body(found: GetResult, length: u64) -> object_store::Result<Bytes> {
+    let (mut parts, mut bytes) = (Vec::new(), 0);
+    let mut body = found.into_stream();
+    while let Some(part) = body.try_next().await? {
+        bytes += part.len() as u64;
+        if bytes > length {
+            return Err(unusable(format!("more than {length} bytes")));
+        }
+        parts.push(part);
     }
-    Err(unusable(format!("{} bytes instead of {expected}", bytes.len())))
+    if bytes < length {
+        return Err(unusable(format!("{bytes} bytes instead of {length}")));
+    }
+    Ok(if parts.len() == 1 { parts.remove(0) } else { parts.concat().into() })
 }
 
 fn unusable(reason: String) -> StoreError {

@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 
 use bytes::Bytes;
+use criba::TableLayout;
 use criba::vfs::FileKind;
 
 use crate::bucket::{Bucket, PART_BYTES};
 use crate::error::Result;
 use crate::local::{LocalDir, io_error};
-use crate::published::{Object, Published, is_filter, is_log, is_table};
+use crate::published::{Object, Published, filter_numbers, is_filter, is_log, is_table};
 use crate::requests::Purpose;
 use crate::stub::{self, Stub, stub_name, table_of};
 
@@ -100,8 +101,21 @@ fn fetch(bucket: &Bucket, store: &LocalDir, missing: &[&Object]) -> Result<()> {
     }
 }
 
-/// The part of an object that each machine keeps.
+/// The part of an object that each machine keeps; read once more if it is damaged: bytes may change on their way. What
+/// is damaged again is for the store to report.
 async fn kept_part(bucket: &Bucket, object: &Object) -> Result<Bytes> {
+    let bytes = read_kept_part(bucket, object).await?;
+    if is_sound(object, &bytes) { Ok(bytes) } else { read_kept_part(bucket, object).await }
+}
+
+fn is_sound(object: &Object, bytes: &[u8]) -> bool {
+    match filter_numbers(&object.file) {
+        Some((table, generation)) => TableLayout::is_filter_file(bytes, table, generation),
+        None => !is_table(&object.file) || TableLayout::is_tail(bytes, object.bytes),
+    }
+}
+
+async fn read_kept_part(bucket: &Bucket, object: &Object) -> Result<Bytes> {
     let purpose = if is_table(&object.file) { Purpose::Tails } else { Purpose::Filters };
     let mut offset = object.kept_from;
     let mut bytes = Vec::new();

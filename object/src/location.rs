@@ -28,7 +28,11 @@ impl Location {
         Self(Place::Store(store, path.into()))
     }
 
-    pub(crate) fn connect(self) -> Result<(Arc<dyn ObjectStore>, Path)> {
+    /// The object store, and the path there. No request.
+    ///
+    /// # Errors
+    /// [`Error::Url`].
+    pub fn connect(self) -> Result<(Arc<dyn ObjectStore>, Path)> {
         let url = match self.0 {
             Place::Store(store, path) => return Ok((store, path)),
             Place::Url(url) => url,

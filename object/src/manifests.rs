@@ -7,7 +7,7 @@
 use crate::bucket::{Bucket, Created};
 use crate::error::Result;
 use crate::published::{MANIFESTS, MAX_MANIFEST_BYTES, Published, manifest_name, manifest_number};
-use crate::record::damaged;
+use crate::record::{self, damaged};
 use crate::requests::Purpose;
 
 /// The newest manifest behind the number `after`; `None` if there is none. One request without news, else two.
@@ -30,8 +30,8 @@ pub(crate) async fn newest(bucket: &Bucket, after: Option<u64>) -> Result<Option
 /// Reads a manifest.
 pub(crate) async fn read(bucket: &Bucket, number: u64) -> Result<Published> {
     let name = format!("{MANIFESTS}/{}", manifest_name(number));
-    let bytes = bucket.read_all(Purpose::Manifests, &name, MAX_MANIFEST_BYTES).await?;
-    let manifest = Published::decode(&bytes, &name)?;
+    let decode = |bytes: &[u8]| Published::decode(bytes, &name);
+    let manifest = record::read(bucket, &name, MAX_MANIFEST_BYTES, decode).await?;
     if manifest.number != number {
         let found = format!("number {}", manifest.number);
         return Err(damaged(&name, 0, &format!("the manifest of number {number}"), &found));

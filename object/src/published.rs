@@ -154,10 +154,15 @@ fn directory_of(file: &str) -> &'static str {
 
 /// Whether this is the name of a filter file.
 pub(crate) fn is_filter(file: &str) -> bool {
-    let parts = file.strip_suffix(".flt").and_then(|numbers| numbers.split_once('-'));
-    parts.is_some_and(|(table, generation)| {
-        is_number(table) && generation.len() >= 4 && generation.bytes().all(|b| b.is_ascii_digit())
-    })
+    filter_numbers(file).is_some()
+}
+
+/// The table and the generation of a filter file, from its name.
+pub(crate) fn filter_numbers(file: &str) -> Option<(u64, u64)> {
+    let (table, generation) = file.strip_suffix(".flt")?.split_once('-')?;
+    let is_one =
+        is_number(table) && generation.len() >= 4 && generation.bytes().all(|b| b.is_ascii_digit());
+    if is_one { table.parse().ok().zip(generation.parse().ok()) } else { None }
 }
 
 /// The name of the manifest with this number: names sort as the numbers do.

@@ -3,7 +3,9 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::bucket::Bucket;
 use crate::error::{Error, Result};
+use crate::requests::Purpose;
 
 const CHECKSUM_BYTES: usize = 4;
 
@@ -13,6 +15,20 @@ pub(crate) fn encode(first_line: &str, fields: &impl Serialize) -> Vec<u8> {
     let checksum = crc32fast::hash(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes
+}
+
+/// Reads and decodes an object; once more if it is damaged: bytes may change on their way.
+pub(crate) async fn read<T>(
+    bucket: &Bucket,
+    object: &str,
+    at_most: u64,
+    decode: impl Fn(&[u8]) -> Result<T>,
+) -> Result<T> {
+    let bytes = bucket.read_all(Purpose::Manifests, object, at_most).await?;
+    if let Ok(decoded) = decode(&bytes) {
+        return Ok(decoded);
+    }
+    decode(&bucket.read_all(Purpose::Manifests, object, at_most).await?)
 }
 
 /// Decodes a record of the object or the file `of`.

@@ -39,12 +39,15 @@ struct State {
     announced: HashMap<u64, (u64, Pending<Result<Bytes>>)>,
 }
 
-/// A range that was read ahead. Bytes leave it as they are read.
+/// A range that was read ahead. It waits until its last byte is read: a compaction reads the block at the end of one
+/// piece again with the next piece.
 #[derive(Debug)]
 struct Ahead {
     offset: u64,
     length: u64,
     bytes: Source,
+    /// Whether it is of a scan, which reads one block after the other. A compaction reads many at once.
+    is_of_scan: bool,
 }
 
 #[derive(Debug)]
@@ -95,37 +98,41 @@ impl RemoteTable {
         if length < IS_BULK || request == length {
             return self.block(offset, length);
         }
-        let mut bytes = self.get(Purpose::Ranges, offset, request)?;
-        let read = bytes.split_to(length as usize);
-        let (offset, length) = (offset + length, request - length);
-        self.lock().ahead = Some(Ahead { offset, length, bytes: Source::Arrived(bytes) });
+        let bytes = self.get(Purpose::Ranges, offset, request)?;
+        let read = bytes.slice(..length as usize);
+        let bytes = Source::Arrived(bytes);
+        self.lock().ahead = Some(Ahead { offset, length: request, bytes, is_of_scan: false });
         Ok(read)
     }
 
-    /// The next bytes of the range that was read ahead.
+    /// Bytes of the range that was read ahead; none if they are a damaged block.
     fn read_ahead(&self, offset: u64, length: u64) -> io::Result<Option<Bytes>> {
-        let begins = |ahead: &mut Ahead| ahead.offset == offset && ahead.length >= length;
-        let Some(mut ahead) = self.lock().ahead.take_if(begins) else { return Ok(None) };
-        let mut bytes = match ahead.bytes {
+        let end = offset + length;
+        let has = |ahead: &mut Ahead| ahead.offset <= offset && end <= ahead.offset + ahead.length;
+        let Some(mut ahead) = self.lock().ahead.take_if(has) else { return Ok(None) };
+        let bytes = match ahead.bytes {
             Source::Arrived(bytes) => bytes,
             Source::UnderWay(pending) => pending.wait()??,
         };
-        let read = bytes.split_to(length as usize);
-        ahead.offset += length;
-        ahead.length -= length;
-        ahead.bytes = Source::Arrived(bytes);
-        self.lock().ahead = Some(ahead).filter(|ahead| ahead.length > 0);
-        Ok(Some(read))
+        let start = (offset - ahead.offset) as usize;
+        let read = bytes.slice(start..start + length as usize);
+        let is_damaged = ahead.is_of_scan && !self.layout.is_data_block(offset, &read);
+        if end < ahead.offset + ahead.length {
+            ahead.bytes = Source::Arrived(bytes);
+            self.lock().ahead = Some(ahead);
+        }
+        Ok(Some(read).filter(|_| !is_damaged))
     }
 
     /// Begins the request of a range that a scan will read.
     pub(crate) fn announce_scan(&self, offset: u64, length: u64) -> io::Result<()> {
-        let length = length.min(self.stub.tail_offset.saturating_sub(offset)).min(LARGEST);
-        if length == 0 {
+        let length = length.min(self.stub.tail_offset.saturating_sub(offset));
+        // A longer block is read as a block.
+        if length == 0 || length > LARGEST {
             return Ok(());
         }
         let bytes = Source::UnderWay(self.begin(Purpose::Ranges, offset, length)?);
-        self.lock().ahead = Some(Ahead { offset, length, bytes });
+        self.lock().ahead = Some(Ahead { offset, length, bytes, is_of_scan: true });
         Ok(())
     }
 

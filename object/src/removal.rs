@@ -92,8 +92,8 @@ impl Timeline {
 
 async fn read_pin(bucket: &Bucket, name: &str) -> Result<Pin> {
     let object = format!("{PINS}/{name}");
-    let bytes = bucket.read_all(Purpose::Manifests, &object, MAX_PIN_BYTES).await?;
-    record::decode(FIRST_LINE, &bytes, &object)
+    let decode = |bytes: &[u8]| record::decode(FIRST_LINE, bytes, &object);
+    record::read(bucket, &object, MAX_PIN_BYTES, decode).await
 }
 
 /// Refuses the name of a pin that is not a plain one.

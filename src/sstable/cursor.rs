@@ -177,9 +177,14 @@ impl TableCursor {
             return Ok(());
         }
         let length = (8 * length).clamp(FIRST_ANNOUNCED, MOST_ANNOUNCED);
-        let left = self.table.index().data_end().saturating_sub(handle.offset);
-        self.announced = (length, handle.offset + length.min(left));
-        self.table.announce_scan(handle.offset, length.min(left))
+        // Whole blocks: a file layer that fetches what is announced would fetch a block of which it has a part again.
+        let index = self.table.index();
+        let ends = (number + 1..index.len()).filter_map(|next| index.block(next)?.end());
+        let most = handle.offset + length;
+        let first = handle.end().unwrap_or(most);
+        let end = ends.take_while(|&end| end <= most).last().unwrap_or(first);
+        self.announced = (length, end);
+        self.table.announce_scan(handle.offset, end - handle.offset)
     }
 
     fn read_ahead(&mut self, handle: BlockHandle) -> Result<Bytes> {

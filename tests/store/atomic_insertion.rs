@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::scope;
+use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use criba::vfs::{Fault, FaultRule, FaultVfs, FileKind, Keep, Operation, RealVfs, SimVfs, Unit};
@@ -11,7 +11,7 @@ use criba::{Batch, Db, Durability, Error, Value};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::common;
+use crate::common::{self, HookVfs};
 use crate::linearizable::{Call, Event, is_linearizable};
 
 const THREADS: usize = 4;
@@ -197,24 +197,35 @@ fn a_snapshot_sees_all_pairs_of_an_insertion_or_none() {
 #[test]
 fn other_keys_are_inserted_while_one_key_is_read() {
     let parent = common::tempdir();
-    let faults = FaultVfs::new(Arc::new(RealVfs));
-    let options = common::options().vfs(Arc::new(faults.clone())).cache_bytes(0);
+    let (held, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let vfs = {
+        let (held, reads) = (Arc::clone(&held), Arc::clone(&reads));
+        HookVfs::new(move |kind, operation| {
+            if (kind, operation) == (FileKind::Table, Operation::Read) {
+                reads.store(held.load(Ordering::SeqCst), Ordering::SeqCst);
+                // With a limit: insertions that wait for this read come after it.
+                let start = Instant::now();
+                while held.load(Ordering::SeqCst) && start.elapsed().as_secs() < 30 {
+                    sleep(Duration::from_millis(1));
+                }
+            }
+            Ok(())
+        })
+    };
+    let options = common::options().vfs(vfs).cache_bytes(0);
     let db = options.open(parent.path().join("store")).unwrap();
     db.put("slow", "value").unwrap();
     db.flush().unwrap();
-    let delay = Duration::from_secs(1);
-    let reads = FaultRule::new(Fault::Delay(delay)).operations([Operation::Read]);
-    faults.add(reads.kinds([FileKind::Table]));
-    let start = Instant::now();
+    held.store(true, Ordering::SeqCst);
     scope(|scope| {
         let slow = scope.spawn(|| db.insert_if_absent("slow", "other").unwrap());
-        common::wait_until("the read begins", || !faults.injected().is_empty());
+        common::wait_until("the read begins", || reads.load(Ordering::SeqCst));
         for key in 0..1000_u32 {
             assert!(db.insert_if_absent(key.to_le_bytes(), "").unwrap());
         }
-        assert!(start.elapsed() < delay, "the insertions waited for the read");
+        assert!(!slow.is_finished(), "the insertions waited for the read");
+        held.store(false, Ordering::SeqCst);
         assert!(!slow.join().unwrap());
-        assert!(start.elapsed() >= delay);
     });
 }
 

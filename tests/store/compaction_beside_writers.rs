@@ -218,37 +218,37 @@ fn level_0_is_compacted_while_compact_waits_for_a_compaction() {
 /// An idle merge gives way to writers.
 #[test]
 fn an_idle_merge_gives_way_when_level_0_fills_up() {
-    fill_level_0_beside_an_idle_merge(small().l0_compaction_trigger(3));
+    // Beside the table that is merged, as many as the trigger.
+    fill_level_0_beside_an_idle_merge(small().l0_compaction_trigger(3), 4);
 }
 
 /// Level 0 may not grow by its compaction trigger before writers stop.
 #[test]
 fn an_idle_merge_gives_way_before_writers_stop() {
     let options = small().l0_compaction_trigger(8).l0_slowdown_trigger(8).l0_stop_trigger(8);
-    fill_level_0_beside_an_idle_merge(options);
+    fill_level_0_beside_an_idle_merge(options, 8);
 }
 
-fn fill_level_0_beside_an_idle_merge(options: Options) {
+/// Holds the merge until level 0 has so many tables.
+fn fill_level_0_beside_an_idle_merge(options: Options, full: usize) {
     let dir = common::tempdir();
-    // From when on outputs of compactions are slow, and whether there was one.
-    let (slow, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (held, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let vfs = {
-        let (slow, begun) = (Arc::clone(&slow), Arc::clone(&begun));
+        let (held, begun) = (Arc::clone(&held), Arc::clone(&begun));
         HookVfs::new(move |kind, operation| {
             let creates = (kind, operation) == (FileKind::Table, Operation::Create);
-            if creates && on_compaction_thread() && slow.load(Ordering::SeqCst) {
+            if creates && on_compaction_thread() && held.load(Ordering::SeqCst) {
                 begun.store(true, Ordering::SeqCst);
-                sleep(Duration::from_millis(20));
+                wait_until("a full level 0", || !held.load(Ordering::SeqCst));
             }
             Ok(())
         })
     };
     let ended = Arc::new(Mutex::new(Vec::new()));
     let listener = {
-        let (ended, slow) = (Arc::clone(&ended), Arc::clone(&slow));
+        let ended = Arc::clone(&ended);
         move |event: &Event| {
             if let Event::CompactionEnded { tables, .. } = event {
-                slow.store(false, Ordering::SeqCst);
                 ended.lock().unwrap().push(tables.len());
             }
         }
@@ -265,12 +265,19 @@ fn fill_level_0_beside_an_idle_merge(options: Options) {
     }
     db.flush().unwrap();
     ended.lock().unwrap().clear();
-    slow.store(true, Ordering::SeqCst);
+    held.store(true, Ordering::SeqCst);
     // After a second of quiet. It makes more than a hundred tables.
     wait_until("an idle merge", || begun.load(Ordering::SeqCst));
-    for number in 10_000..14_000 {
-        db.put(key(number), [3; 100]).unwrap();
-    }
+    scope(|scope| {
+        scope.spawn(|| {
+            for number in 10_000..14_000 {
+                db.put(key(number), [3; 100]).unwrap();
+            }
+        });
+        let l0 = || db.tables().iter().filter(|table| table.level == 0).count();
+        wait_until("a full level 0", || l0() >= full);
+        held.store(false, Ordering::SeqCst);
+    });
     db.wait_until_settled().unwrap();
     let ended = ended.lock().unwrap().clone();
     assert_eq!(ended.first(), Some(&0), "tables that compactions made: {ended:?}");

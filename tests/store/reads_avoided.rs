@@ -21,6 +21,7 @@ fn options() -> Options {
     common::options()
         .background_threads(0)
         .auto_compaction(false)
+        .seed(5)
         .cache_bytes(0)
         .block_bytes(512)
         .filter(common::policy().with_rate(0.05))
@@ -227,7 +228,7 @@ fn with_a_cache_hits_and_reads_together_differ_by_the_reads_avoided() {
         }
         assert_eq!(with.db.stats().total(), sum);
         println!("cache of {cache} bytes: {} hits, {} reads", sum.cache_hits, sum.disk_reads);
-        // The smaller cache has 185 to 262 hits, by what the filters of this store are wrong about.
+        // The smaller cache has 271 hits; with ribbon filters 273, with classic ones 315.
         assert!(sum.cache_hits > 100 && sum.disk_reads > 100);
     }
 }

@@ -1,9 +1,10 @@
-//! The raw lines of measurements beside other stores (`benches/peers/results`), and the tables of the documents that
-//! are made of them. A test compares the documents with these tables, without building another store.
+//! The raw lines of measurements beside other stores (`results` of `benches/peers` and `benches/object`), and the tables of the
+//! documents that are made of them. A test compares the documents with these tables, without building another store.
 
 mod compare;
 mod digits;
 mod lines;
+mod objects;
 pub mod page;
 mod rows;
 mod sentences;

@@ -1,4 +1,4 @@
-//! Raw lines, as the programs of `benches/peers` append them.
+//! Raw lines, as the programs of `benches/peers` and `benches/object` append them.
 
 use std::collections::BTreeMap;
 use std::fs;

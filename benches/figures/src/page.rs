@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::compare::{PEERS, best, group, marked};
 use crate::digits::digits;
 use crate::lines::{Line, median, newest, read};
+use crate::objects::objects;
 use crate::rows::ROWS;
 use crate::sentences::sentences;
 use crate::sizes::{SIZES, at_size, plot};
@@ -35,6 +36,7 @@ pub const TABLES: &[Table] = &[
     Table { document: PAGE, title: "Paths as keys", print: paths },
     Table { document: PAGE, title: "Compressed blocks", print: compression },
     Table { document: "docs/beyond.md", title: "Cost over size", print: sizes },
+    Table { document: "docs/objects.md", title: "Wins and losses", print: objects },
 ];
 
 impl Table {
@@ -45,17 +47,20 @@ impl Table {
     }
 }
 
-/// The raw lines of the day, from their directory.
+/// The raw lines of the day, from their directories in the repository.
 ///
 /// # Errors
-/// As [`read`]; or the directory cannot be read.
-pub fn lines_of_the_day(results: &Path) -> Result<Vec<Line>, String> {
-    let failed = |error| format!("{}: {error}", results.display());
+/// As [`read`]; or a directory cannot be read.
+pub fn lines_of_the_day(root: &Path) -> Result<Vec<Line>, String> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(results).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if entry.file_name().to_string_lossy().starts_with(DAY) {
-            files.push(entry.path());
+    for program in ["peers", "object"] {
+        let results = root.join("benches").join(program).join("results");
+        let failed = |error| format!("{}: {error}", results.display());
+        for entry in fs::read_dir(&results).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_name().to_string_lossy().starts_with(DAY) {
+                files.push(entry.path());
+            }
         }
     }
     files.sort();
@@ -80,7 +85,7 @@ fn header(columns: &[&str]) -> String {
 /// # Panics
 /// Never: a string can be written to.
 pub fn of_documents(root: &Path) -> Result<String, String> {
-    let lines = lines_of_the_day(&root.join("benches/peers/results"))?;
+    let lines = lines_of_the_day(root)?;
     let mut text = String::new();
     for table in TABLES {
         let Table { document, title, .. } = table;

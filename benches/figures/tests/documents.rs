@@ -15,7 +15,7 @@ fn document(name: &str) -> String {
 }
 
 fn lines() -> Vec<Line> {
-    lines_of_the_day(&root().join("benches/peers/results")).expect("raw lines")
+    lines_of_the_day(&root()).expect("raw lines")
 }
 
 /// A document from the heading on.

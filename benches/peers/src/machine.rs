@@ -53,14 +53,20 @@ pub fn load() -> f64 {
 
 /// criba's commit, and a hash of uncommitted changes: figures of an older state do not prevent a new
 /// measurement.
+#[allow(dead_code, reason = "some programs measure more than the store")]
 pub fn criba_version() -> String {
+    // The engine's own sources only: the bench is worked on, too.
+    version_of(&["src", "Cargo.toml", "Cargo.lock"])
+}
+
+/// The commit of these sources, and a hash of uncommitted changes.
+pub fn version_of(sources: &[&str]) -> String {
     let git = |arguments: &[&str]| {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
         let done = Command::new("git").args(["-C", root]).args(arguments).output().ok()?;
         done.status.success().then(|| String::from_utf8_lossy(&done.stdout).trim().to_owned())
     };
-    // The engine's own sources only: the bench is worked on, too.
-    let sources = ["--", "src", "Cargo.toml", "Cargo.lock"];
+    let sources = [&["--"], sources].concat();
     let commit = git(&[&["log", "-1", "--format=%h"], &sources[..]].concat());
     let changes = git(&[&["diff", "HEAD"], &sources[..]].concat()).unwrap_or_default();
     let mut version = commit.unwrap_or_else(|| "unknown".to_owned());

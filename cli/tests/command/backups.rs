@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::{criba, run, shell};
 use tempfile::TempDir;
@@ -226,8 +226,8 @@ fn a_killed_backup_or_restore_leaves_a_whole_one() {
     let (dir, copy, back) = (place.store("store"), place.at("copy"), place.at("back"));
     run(&format!("backup {dir} {copy} --copy")).well();
     run(&format!("restore {copy} {back}")).well();
-    let mut killed = 0;
-    for round in 0..40_u64 {
+    let (mut killed, mut whole) = (0, Duration::ZERO);
+    for round in 0..40 {
         run(&format!("put {dir} round {round}")).well();
         let now = all(&dir);
         for (line, target) in [
@@ -237,14 +237,16 @@ fn a_killed_backup_or_restore_leaves_a_whole_one() {
             let before = all(target);
             let mut child = criba(line.split(' '));
             let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it");
-            thread::sleep(Duration::from_micros(round * 397));
+            thread::sleep(whole * round / 40);
             child.kill().expect("our child");
             killed += u32::from(!child.wait().expect("an end").success());
             let after = all(target);
             assert!(after == before || after == now, "{line}");
             assert!(run(&format!("verify {target}")).well().ends_with("sound\n"));
-            // The next one removes what is left.
+            // The next one removes what is left. It takes as long as the next one to kill.
+            let start = Instant::now();
             run(&line).well();
+            whole = start.elapsed();
             assert_eq!(all(target), now);
         }
         assert_eq!(place.names(), ["back", "copy", "store"]);

@@ -18,6 +18,7 @@ use crate::kind::FilterKind;
 /// use criba_filter::{Bloom, Fullness};
 ///
 /// let mut seen = Bloom::with_rate(1000, 0.01)?;
+/// # seen = seen.with_hashing(criba_filter::Hashing::keyed([1; 16]))?;
 /// assert!(seen.insert("https://example.org/"));
 /// assert!(seen.contains("https://example.org/"));
 /// assert!(!seen.contains("https://example.com/"));

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use criba::vfs::{Keep, SimDisk, SimVfs, Unit};
+use criba::vfs::{Keep, SimVfs, Unit};
 use criba::{Db, Durability};
 use criba_object::object_store::memory::InMemory;
 use criba_object::{ObjectDb, Options, open, open_reader};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::bucket::{Client, Fate, key, options};
+use crate::bucket::{Client, Fate, key, options, sim};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -93,7 +93,7 @@ fn step(random: &mut ChaCha8Rng, writer: &ObjectDb, history: &mut History) {
 fn script(seed: u64, fate: Fate) -> u64 {
     let what = &format!("seed {seed}, {fate:?}");
     let bucket = Arc::new(InMemory::new());
-    let vfs = SimVfs::on(with_directory());
+    let vfs = sim();
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut history = History { contents: vec![Content::new()], published: 0, synced: 0 };
     let client = Client::new(&bucket, fate);
@@ -115,7 +115,7 @@ fn script(seed: u64, fate: Fate) -> u64 {
         opened.unwrap_or_else(|error| panic!("{what}: {error}"))
     };
     // A reader on a new machine.
-    let reader_disk = SimVfs::on(with_directory());
+    let reader_disk = sim();
     let mut published = history.published;
     match open_reader(at_works(), "/local", sim_options(&reader_disk)) {
         Ok(reader) => {
@@ -145,18 +145,12 @@ fn script(seed: u64, fate: Fate) -> u64 {
     writer.put("later", "1").unwrap();
     writer.sync_remote().unwrap_or_else(|error| panic!("{what}: {error}"));
     drop(writer);
-    let new = SimVfs::on(with_directory());
+    let new = sim();
     let writer = reopened("/local", &new);
     let mut expected = history.contents[moment].clone();
     expected.insert(b"later".to_vec(), b"1".to_vec());
     assert_eq!(content(writer.iter()), expected, "{what}");
     requests
-}
-
-fn with_directory() -> SimDisk {
-    let mut disk = SimVfs::new().disk();
-    disk.create_dir_all("/");
-    disk
 }
 
 #[test]

@@ -130,43 +130,6 @@ fn an_older_copy_of_the_directory_and_an_emptied_bucket_are_refused() {
     assert!(matches!(error, Error::Fenced { unpublished: 0, .. }), "{error}");
 }
 
-/// A limit of unpublished bytes stops writers, not publications: with a thread for flushes, and without.
-#[test]
-fn writers_wait_for_the_bucket_and_lose_nothing() {
-    for threads in [0, 2] {
-        let dir = tempfile::tempdir().unwrap();
-        let bucket = Arc::new(InMemory::new());
-        let client = Client::new(&bucket, Fate::Works);
-        let store = criba::Options::new().background_threads(threads).memtable_bytes(64 << 10);
-        let options = options().store(store).backlog_bytes(256 << 10);
-        let writer = open(client.store(), dir.path().join("a"), options.clone()).unwrap();
-        client.cut_off(true);
-        let written = AtomicU32::new(0);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for number in 0..3000_u32 {
-                    writer.put(number.to_be_bytes(), [7; 500]).unwrap();
-                    written.store(number, SeqCst);
-                }
-            });
-            // The writer waits.
-            let mut before = u32::MAX;
-            while std::mem::replace(&mut before, written.load(SeqCst)) != written.load(SeqCst) {
-                std::thread::sleep(Duration::from_millis(700));
-            }
-            assert!(before < 2900, "{before}");
-            writer.sync_remote().unwrap_err();
-            client.cut_off(false);
-            writer.sync_remote().unwrap();
-        });
-        writer.sync_remote().unwrap();
-        assert_eq!(writer.publications().unpublished_bytes, 0);
-        drop(writer);
-        let reader = open_reader(client.store(), dir.path().join("b"), options).unwrap();
-        assert_eq!(reader.iter().count(), 3000);
-    }
-}
-
 /// A version that was published beside a busy writer opens on a new machine, and there again.
 #[test]
 fn a_new_machine_goes_on_from_what_was_published_beside_a_busy_writer() {

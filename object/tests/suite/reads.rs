@@ -6,7 +6,7 @@ use std::time::Duration;
 use criba_object::object_store::memory::InMemory;
 use criba_object::{Error, Purpose, open, open_reader};
 
-use crate::bucket::{Client, Fate, key, options};
+use crate::bucket::{Client, Fate, key, options, store};
 
 const KEYS: u64 = 5000;
 
@@ -126,7 +126,7 @@ fn tables_leave_the_local_disk_and_are_read_compacted_and_scanned_from_the_bucke
 fn a_batch_has_many_requests_under_way() {
     let dir = tempfile::tempdir().unwrap();
     let bucket = filled(dir.path());
-    let client = Client::with_latency(&bucket, Fate::Works, Duration::from_millis(5));
+    let client = Client::with_latency(&bucket, Duration::from_millis(5));
     let reader = open_reader(client.store(), dir.path().join("reader"), options()).unwrap();
     let opening = client.most_under_way();
     assert!(opening > 3, "{opening} tails at once");
@@ -154,4 +154,32 @@ fn an_empty_bucket_and_the_directory_of_a_writer_are_refused_for_reading() {
     open_reader(client.store(), at("reader"), options()).unwrap();
     let error = open_reader(client.store(), at("writer"), options()).unwrap_err();
     assert!(matches!(error, Error::OtherBucket { .. }), "{error}");
+}
+
+/// A reader whose lookups are of 1000 keys at once.
+#[test]
+fn a_large_batch_makes_one_request_for_each_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let bucket = Arc::new(InMemory::new());
+    let writer_options = || {
+        let store = criba::Options::new().background_threads(0).cache_bytes(0);
+        options().store(store)
+    };
+    let writer = open(store(&bucket), dir.path().join("a"), writer_options()).unwrap();
+    for number in 0..20_000 {
+        writer.put(key(number), [1; 1000]).unwrap();
+    }
+    writer.compact().unwrap();
+    writer.close().unwrap();
+    let client = Client::new(&bucket, Fate::Works);
+    let reader = open_reader(client.store(), dir.path().join("r"), writer_options()).unwrap();
+    let keys: Vec<_> = (0..2000).map(|number| key(number * 10)).collect();
+    let before = client.gets();
+    assert!(reader.get_many(&keys).unwrap().iter().all(Option::is_some));
+    let gets = client.gets() - before;
+    assert!(
+        gets <= reader.stats().total().disk_reads,
+        "{gets} {}",
+        reader.stats().total().disk_reads
+    );
 }

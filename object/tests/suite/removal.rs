@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use criba_object::object_store::memory::InMemory;
 use criba_object::{Garbage, ObjectDb, Options, open, open_pinned, open_reader};
-use futures_util::TryStreamExt;
 
-use crate::bucket::{Client, Fate, key, options};
+use crate::bucket::{Client, Fate, key, listed, options, store};
 
 /// A writer that publishes, and so removes, again and again.
 fn busy(grace: Duration) -> Options {
@@ -17,11 +16,7 @@ fn busy(grace: Duration) -> Options {
 
 /// The names of all tables and manifests in the bucket.
 fn names(bucket: &Arc<InMemory>, directory: &str) -> Vec<String> {
-    use criba_object::object_store::ObjectStore;
-    let listed = bucket.list(Some(&directory.into()));
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let found: Vec<_> = runtime.block_on(listed.try_collect()).unwrap();
-    found.into_iter().map(|meta| meta.location.to_string()).collect()
+    listed(bucket, directory).into_iter().map(|meta| meta.location.to_string()).collect()
 }
 
 /// Overwrites all keys and merges: no table stays.
@@ -152,4 +147,67 @@ fn garbage_is_what_earlier_epochs_left_and_nothing_else() {
     let reader = open_reader(client.store(), at("c"), options()).unwrap();
     assert_eq!(reader.iter().count(), 2001);
     assert_eq!(second.iter().count(), 2001);
+}
+
+/// A pin that was in time for one grace time must not be late for a shorter one.
+#[test]
+fn a_pin_stays_when_the_next_writer_has_a_shorter_grace_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let bucket = Arc::new(InMemory::new());
+    let at = |name: &str| dir.path().join(name);
+    let writer = open(store(&bucket), at("a"), options()).unwrap();
+    for number in 0..2000 {
+        writer.put(key(number), [1; 50]).unwrap();
+    }
+    writer.sync_remote().unwrap();
+    let reader = open_reader(store(&bucket), at("r"), options()).unwrap();
+    writer.put("later", "").unwrap();
+    writer.sync_remote().unwrap();
+    std::thread::sleep(Duration::from_millis(60));
+    reader.pin("monday").unwrap();
+    drop(open_pinned(store(&bucket), "monday", at("p"), options()).unwrap());
+    writer.close().unwrap();
+    let busy = options().grace(Duration::from_millis(100)).publish_every(Duration::from_millis(5));
+    let writer = open(store(&bucket), at("a"), busy.local_bytes(0)).unwrap();
+    for value in 2..12 {
+        for number in 0..2000 {
+            writer.put(key(number), [value; 50]).unwrap();
+        }
+        writer.compact().unwrap();
+        writer.sync_remote().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(writer);
+    let monday = open_pinned(store(&bucket), "monday", at("p2"), options()).unwrap();
+    assert_eq!(monday.iter().flatten().count(), 2000);
+}
+
+/// The writer's own scan reads objects that no version has any more.
+#[test]
+fn a_scan_of_the_writer_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let bucket = Arc::new(InMemory::new());
+    let busy = options().grace(Duration::from_millis(20)).publish_every(Duration::from_millis(5));
+    let writer = open(store(&bucket), dir.path().join("a"), busy.local_bytes(0)).unwrap();
+    for number in 0..2000 {
+        writer.put(key(number), [1; 50]).unwrap();
+    }
+    writer.compact().unwrap();
+    writer.sync_remote().unwrap();
+    let mut scan = writer.iter();
+    scan.next().unwrap().unwrap();
+    for value in 2..8 {
+        for number in 0..2000 {
+            writer.put(key(number), [value; 50]).unwrap();
+        }
+        writer.compact().unwrap();
+        writer.sync_remote().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mut left = 0;
+    for pair in scan {
+        assert_eq!(pair.unwrap().1, [1; 50]);
+        left += 1;
+    }
+    assert_eq!(left, 1999);
 }

@@ -39,7 +39,7 @@ pub(crate) struct Cluster {
 /// An answer within this time, or none.
 pub(crate) const LIMIT: Duration = Duration::from_secs(2);
 /// The longest wait for a leader, or for a node that is behind.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Cluster {
     /// Starts three nodes and waits for their leader.

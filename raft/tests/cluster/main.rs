@@ -25,7 +25,7 @@ use criba_raft::Opening;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use cluster::{Client, Cluster, LIMIT};
+use cluster::{Client, Cluster, LIMIT, PATIENCE};
 use history::{History, Request};
 use http::Http;
 
@@ -282,7 +282,7 @@ fn a_node_whose_disk_was_full_takes_part_again_or_ends_with_the_reason() {
             if status.as_ref().is_ok_and(|status| status.applied >= written) {
                 break;
             }
-            assert!(began.elapsed() < Duration::from_secs(10), "stays out: {status:?}");
+            assert!(began.elapsed() < PATIENCE, "stays out: {status:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });

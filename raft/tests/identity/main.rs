@@ -31,7 +31,7 @@ fn copy(from: &Path, to: &Path) {
 async fn a_wiped_node_loses_no_acknowledged_write() {
     for opening in [Opening::New, Opening::JoinAsNew] {
         let mut nodes = Nodes::three().await;
-        let leader = nodes.leader(SILENCE).await.unwrap();
+        let leader = nodes.leader(PATIENCE).await.unwrap();
         let (wiped, behind) = (leader % 3 + 1, (leader + 1) % 3 + 1);
         nodes.stop(behind).await;
         nodes.write(0..50).await;
@@ -134,7 +134,7 @@ async fn a_copy_of_another_node_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_copy_joins_as_new_and_catches_up() {
     let mut nodes = Nodes::three().await;
-    let leader = nodes.leader(SILENCE).await.unwrap();
+    let leader = nodes.leader(PATIENCE).await.unwrap();
     let restored = leader % 3 + 1;
     let (directory, backup) = (nodes.directory(restored), nodes.directory(99));
     nodes.write(0..10).await;
@@ -192,7 +192,7 @@ async fn a_node_that_joins_as_new_does_not_lead_former_memberships() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_disk_was_full_says_why_it_stopped_and_takes_part_again() {
     let mut nodes = Nodes::three().await;
-    let leader = nodes.leader(SILENCE).await.unwrap();
+    let leader = nodes.leader(PATIENCE).await.unwrap();
     for full in [leader % 3 + 1, leader] {
         nodes.write(0..10).await;
         let writes = [Operation::Create, Operation::Append, Operation::Write];

@@ -41,7 +41,8 @@ pub(crate) struct Nodes {
     faults: [FaultVfs; 3],
 }
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// The longest wait for what must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Nodes {
     /// Three nodes with a leader.

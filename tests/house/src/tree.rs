@@ -9,7 +9,7 @@ pub(crate) type Tree = BTreeMap<PathBuf, String>;
 
 /// Adds the texts in a directory of the tree.
 pub(crate) fn read(root: &Path, directory: &Path, tree: &mut Tree) {
-    let made = [".git", "target", "criba-lab", "benches/peers/results"];
+    let made = [".git", "target", "criba-lab", "benches/peers/results", "benches/object/results"];
     for entry in fs::read_dir(root.join(directory)).expect("a directory to read") {
         let entry = entry.expect("an entry of a directory");
         let path = directory.join(entry.file_name());

@@ -1,6 +1,7 @@
 //! A server that speaks the protocol of S3, in the process of the tests.
 
 mod client;
+mod process;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,6 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
 pub use client::client;
+pub use process::{Process, end_with_the_parent, report};
 
 /// The key with which clients sign their requests.
 pub const ACCESS_KEY: &str = "test-access-key";
@@ -63,6 +65,8 @@ impl Server {
         let of_task = Arc::clone(&state);
         runtime.spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
+                // Else an answer in two packets waits 40 ms for the first one's acknowledgement.
+                let _ = socket.set_nodelay(true);
                 let (service, state) = (service.clone(), Arc::clone(&of_task));
                 tokio::spawn(async move {
                     let answer = service_fn(move |request| {
