@@ -2,7 +2,7 @@
 
     python python/benches/guide.py [ROUNDS]
 
-Needs the wheel and pybloom_live in this Python. The filters are for 100,000 keys at 0.1 %, of which 300,000 other keys
+Needs the wheel of `pip install ./python` (that of python/check is slower) and pybloom_live in this Python. The filters are for 100,000 keys at 0.1 %, of which 300,000 other keys
 are looked up afterwards: a class as the guide has it, over SHA-256 and MD5, pybloom_live, and criba. They take
 turns; times and ratios are medians of the rounds.
 """

@@ -2,7 +2,7 @@
 
     python python/benches/times.py [ROUNDS]
 
-Needs the wheel in this Python and the Rust toolchain. A store has a million keys of 16 bytes with values of 32; put_many
+Needs the wheel of `pip install ./python` in this Python (that of python/check is slower), and the Rust toolchain. A store has a million keys of 16 bytes with values of 32; put_many
 writes them, get_many looks up 1,000 absent keys a call. Each round has both sides, each in a process and a store of its
 own. Prints each round, and the medians of times and of the rounds' ratios.
 """

@@ -102,3 +102,50 @@ def test_threads_share_a_filter():
     for first in range(4):
         assert all(filter.contains_many(f"{first}-{number}" for number in range(10_000)))
     assert filter.capacity == 40_000
+
+
+@pytest.mark.parametrize("make", CLASSES)
+def test_keys_may_come_from_a_generator_that_uses_the_filter(make):
+    filter = make(10_000)
+    filter.update(key for key in KEYS + KEYS if key not in filter)
+    assert all(filter.contains_many(KEYS))
+
+
+@pytest.mark.parametrize("make", CLASSES)
+def test_threads_add_beside_reads_and_saves(make, tmp_path):
+    filter, stop, failed = make(100_000), threading.Event(), []
+
+    def run(call):
+        try:
+            while not stop.is_set():
+                call()
+        except BaseException as error:
+            failed.append(error)
+
+    calls = [
+        lambda: filter.contains_many(KEYS),
+        lambda: filter.save(tmp_path / "filter"),
+        lambda: (filter.to_bytes(), filter.estimated_len, repr(filter)),
+    ]
+    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for key in KEYS * 5:
+        filter.add(key)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failed == [] and all(filter.contains_many(KEYS))
+
+
+def test_filters_are_united_with_each_other_by_threads():
+    one = criba.BloomFilter(100_000)
+    other = one.empty_like()
+    one.update(KEYS)
+    one.union(one)
+    threads = [threading.Thread(target=lambda a=a, b=b: [a.union(b) for _ in range(200)]) for a, b in [(one, other), (other, one)]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert one.contains_many(ABSENT) == other.contains_many(ABSENT) and all(other.contains_many(KEYS))
