@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::search::Search;
 use super::{Lookups, Trace, When};
-use crate::ledger::{Activity, Ledger, Step, TableStep};
-use crate::sync::Instant;
+use crate::ledger::{Activity, Step, TableStep};
+use crate::sstable::TableEnv;
+use crate::sync::{Instant, Ordering};
 use crate::view::ReadView;
 
 /// The most blocks and bytes that are announced before they are read.
@@ -18,7 +19,7 @@ const CACHED: Duration = Duration::from_micros(1);
 
 /// Announces blocks of a batch after a slow read of its own.
 pub(super) struct ReadAhead<'e> {
-    ledger: &'e Ledger,
+    env: &'e TableEnv,
     may_announce: bool,
     /// Whether a read was slow, and the next blocks may be announced.
     pub(super) slow: bool,
@@ -40,7 +41,9 @@ impl<'e> ReadAhead<'e> {
     pub(super) fn new(lookups: Lookups<'e>) -> Self {
         let env = lookups.env;
         let may_announce = !env.random.is_seeded();
-        Self { ledger: &env.ledger, may_announce, slow: false, wave: None }
+        // Else the first block of each batch would be waited for before the others are announced.
+        let slow = may_announce && env.reads_are_slow.load(Ordering::Relaxed);
+        Self { env, may_announce, slow, wave: None }
     }
 
     /// Announces the blocks of the next keys, from number `done` on, if no announced one is left. Of each key this is
@@ -86,8 +89,14 @@ impl<'e> ReadAhead<'e> {
         }
         let blocks_announced = wave.announced.len() as u64;
         // Something else made the slow read slow: a busy processor, or a block that was an exception.
-        self.slow = self.may_announce && spent > CACHED * blocks_announced as u32;
-        self.ledger.count(Activity { blocks_announced, bytes_announced, ..Activity::default() });
+        if blocks_announced > 0 || !self.may_announce {
+            self.slow = self.may_announce && spent > CACHED * blocks_announced as u32;
+        }
+        self.env.ledger.count(Activity {
+            blocks_announced,
+            bytes_announced,
+            ..Activity::default()
+        });
     }
 
     /// Counts what was announced and not read: another thread has put the block into the cache, or the batch failed.
@@ -96,7 +105,7 @@ impl<'e> ReadAhead<'e> {
         let announced_unread = wave.announced.len() as u64;
         wave.announced.clear();
         if announced_unread > 0 {
-            self.ledger.count(Activity { announced_unread, ..Activity::default() });
+            self.env.ledger.count(Activity { announced_unread, ..Activity::default() });
         }
     }
 }
@@ -123,6 +132,9 @@ impl Drop for ReadAhead<'_> {
     fn drop(&mut self) {
         if self.wave.is_some() {
             self.end_wave();
+        }
+        if self.slow != self.env.reads_are_slow.load(Ordering::Relaxed) && self.may_announce {
+            self.env.reads_are_slow.store(self.slow, Ordering::Relaxed);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::names::FileName;
 use crate::random::RandomSource;
 use crate::sealed::{Meter, Seal};
 use crate::store_dir::StoreDir;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use criba_filter::store::{HashKey, PrefixKey};
 
 /// What all tables of a store share.
@@ -29,6 +29,8 @@ pub(crate) struct TableEnv {
     pub(crate) files: FilePool,
     pub(crate) cache: Option<BlockCache>,
     pub(crate) ledger: Arc<Ledger>,
+    /// Whether the last reads of blocks took long.
+    pub(crate) reads_are_slow: AtomicBool,
     pub(crate) filter_memory: FilterMemory,
     /// Counts the memory of indexes.
     pub(crate) index_memory: Arc<Meter>,
@@ -61,6 +63,7 @@ impl TableEnv {
             files: FilePool::new(64, true),
             cache: None,
             ledger: Arc::default(),
+            reads_are_slow: AtomicBool::new(false),
             filter_memory: FilterMemory::new(None, Seal::for_files_of(dir)),
             index_memory: Arc::default(),
             next_file: AtomicU64::new(0),

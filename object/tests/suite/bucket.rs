@@ -378,6 +378,13 @@ pub(crate) fn options() -> Options {
         .retry_for(Duration::ZERO)
 }
 
+/// Waits for the first write of another thread.
+pub(crate) fn until_one_is_written(db: &criba::Db) {
+    while db.latest_sequence_number() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 pub(crate) fn key(number: u64) -> Vec<u8> {
     format!("key{number:08}").into_bytes()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use criba_object::object_store::memory::InMemory;
 use criba_object::{Error, open, open_local, open_reader};
 
-use crate::bucket::{Client, Fate, options};
+use crate::bucket::{Client, Fate, options, until_one_is_written};
 
 #[test]
 fn the_later_writer_goes_on_and_the_earlier_stops() {
@@ -146,7 +146,7 @@ fn a_new_machine_goes_on_from_what_was_published_beside_a_busy_writer() {
                     writer.put(number.to_be_bytes(), "").unwrap();
                 }
             });
-            std::thread::sleep(Duration::from_millis(20));
+            until_one_is_written(&writer);
             writer.sync_remote().unwrap();
             is_published.store(1, SeqCst);
         });

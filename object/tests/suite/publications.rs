@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use criba::Durability;
 use criba::vfs::{Keep, SimVfs, Unit};
 use criba_object::object_store::memory::InMemory;
 use criba_object::{open, open_reader};
 
-use crate::bucket::{Client, key, listed, options, sim, store};
+use crate::bucket::{Client, key, listed, options, sim, store, until_one_is_written};
 
 /// A checkpoint has buffered writes that came after the flush: they are synced here before they are published.
 #[test]
@@ -35,7 +34,7 @@ fn what_is_published_is_durable_on_the_writers_disk() {
                     number += 1;
                 }
             });
-            std::thread::sleep(Duration::from_millis(20));
+            until_one_is_written(&writer);
             writer.sync_remote().unwrap();
         });
         let disk = vfs.disk().power_failure(Unit::Sector, |_| Keep::OLD);

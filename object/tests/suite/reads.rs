@@ -139,6 +139,29 @@ fn a_batch_has_many_requests_under_way() {
 }
 
 #[test]
+fn a_batch_after_a_slow_one_takes_the_time_of_one_request() {
+    const REQUEST: Duration = Duration::from_millis(400);
+    let dir = tempfile::tempdir().unwrap();
+    let bucket = filled(dir.path());
+    let client = Client::with_latency(&bucket, REQUEST);
+    let reader = open_reader(client.store(), dir.path().join("reader"), options()).unwrap();
+    let time_of = |first: u64| {
+        // One of 64 present keys: few share a block.
+        let keys: Vec<Vec<u8>> = (first..first + 25).map(|number| key(number * 128)).collect();
+        let began = std::time::Instant::now();
+        let found = reader.get_many(&keys).unwrap();
+        assert!(found.iter().all(Option::is_some));
+        began.elapsed()
+    };
+    let first = time_of(0);
+    assert!(first >= 2 * REQUEST, "{first:?}: the first read shows that reads are slow");
+    // Absent keys make no request, and do not change that.
+    reader.get_many(&(0..25).map(|number| key(2 * number + 1)).collect::<Vec<_>>()).unwrap();
+    let second = time_of(25);
+    assert!(second < 2 * REQUEST, "{second:?}: the first block's request waits alone");
+}
+
+#[test]
 fn an_empty_bucket_and_the_directory_of_a_writer_are_refused_for_reading() {
     let dir = tempfile::tempdir().unwrap();
     let bucket = Arc::new(InMemory::new());
