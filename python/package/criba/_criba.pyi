@@ -1,0 +1,3 @@
+"""The compiled module. Its classes and functions are those of the package."""
+
+def run_command(arguments: list[str]) -> int: ...
