@@ -1,6 +1,5 @@
 //! criba-object beside SlateDB: the same keys, and the same counted requests of 50 ms.
 
-mod bucket;
 mod keys;
 #[path = "../../peers/src/lines.rs"]
 mod lines;

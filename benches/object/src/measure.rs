@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use criba_object_cli::metered::{Metered, Requests};
+use object_store::memory::InMemory;
 use serde::Serialize;
 
 use crate::Result;
-use crate::bucket::{Bucket, Counts};
 use crate::keys::{Keys, VALUE_BYTES};
 use crate::lines::Line;
 use crate::random::Random;
@@ -55,8 +56,8 @@ impl Findings {
         self.figures.insert(name.into(), value);
     }
 
-    fn requests(&mut self, of: &str, counts: Counts, time: Duration) {
-        self.set(format!("{of}_requests"), counts.requests() as f64);
+    fn requests(&mut self, of: &str, counts: Requests, time: Duration) {
+        self.set(format!("{of}_requests"), counts.total() as f64);
         for (name, value) in [
             ("gets", counts.gets),
             ("heads", counts.heads),
@@ -86,17 +87,18 @@ struct Measured<'m> {
     keys: Keys,
     request: Duration,
     out: &'m Path,
-    bucket: Arc<Bucket>,
+    bucket: Arc<Metered>,
 }
 
 /// Loads a store, and measures it as it was loaded; with the default memtables also after it was compacted to one run.
 pub fn measure(setup: Setup, keys: Keys, request: Duration, dir: &Path, out: &Path) -> Result<()> {
-    let measured = Measured { setup, keys, request, out, bucket: Bucket::new(request) };
+    let bucket = Arc::new(Metered::new(Arc::new(InMemory::new()), request));
+    let measured = Measured { setup, keys, request, out, bucket };
     let at = |name: &str| dir.join(name);
     let mut findings = Findings::default();
-    let (before, begun) = (measured.bucket.counts(), Instant::now());
+    let (before, begun) = (measured.bucket.requests(), Instant::now());
     setup.load(&measured.bucket, &at("writer"), keys)?;
-    findings.requests("load", measured.bucket.counts().since(before), begun.elapsed());
+    findings.requests("load", measured.bucket.requests() - before, begun.elapsed());
     measured.write("load", "", findings, None)?;
     measured.read("loaded", &at("loaded"))?;
     if setup.memtable_bytes != MEMTABLE {
@@ -104,10 +106,10 @@ pub fn measure(setup: Setup, keys: Keys, request: Duration, dir: &Path, out: &Pa
     }
 
     let mut findings = Findings::default();
-    let (before, begun) = (measured.bucket.counts(), Instant::now());
+    let (before, begun) = (measured.bucket.requests(), Instant::now());
     let mut opened = None;
     setup.compact(&measured.bucket, &at("compactor"), || {
-        opened = Some((measured.bucket.counts().since(before), begun.elapsed()));
+        opened = Some((measured.bucket.requests() - before, begun.elapsed()));
     })?;
     if let Some((counts, time)) = opened {
         measured.opening(&mut findings, counts, time);
@@ -117,7 +119,7 @@ pub fn measure(setup: Setup, keys: Keys, request: Duration, dir: &Path, out: &Pa
 }
 
 impl Measured<'_> {
-    fn opening(&self, findings: &mut Findings, counts: Counts, time: Duration) {
+    fn opening(&self, findings: &mut Findings, counts: Requests, time: Duration) {
         findings.requests("open", counts, time);
         findings.set("open_round_trips", time.as_secs_f64() / self.request.as_secs_f64());
     }
@@ -141,20 +143,20 @@ impl Measured<'_> {
     /// Absent keys, from opening on.
     fn absent(&self, findings: &mut Findings, dir: &Path, caches: Caches) -> Result<()> {
         let bucket = &self.bucket;
-        let (before, begun) = (bucket.counts(), Instant::now());
+        let (before, begun) = (bucket.requests(), Instant::now());
         let reader = self.setup.open(bucket, dir, caches)?;
-        self.opening(findings, bucket.counts().since(before), begun.elapsed());
-        let (before, begun) = (bucket.counts(), Instant::now());
+        self.opening(findings, bucket.requests() - before, begun.elapsed());
+        let (before, begun) = (bucket.requests(), Instant::now());
         let first = self.keys.absent(0, FIRST);
         for key in &first {
             check(reader.get(key)?, false)?;
         }
-        findings.requests("first", bucket.counts().since(before), begun.elapsed());
+        findings.requests("first", bucket.requests() - before, begun.elapsed());
 
         // Indexes and filters of all tables are there from now on.
-        let (before, begun) = (bucket.counts(), Instant::now());
+        let (before, begun) = (bucket.requests(), Instant::now());
         many(&*reader, &self.keys.absent(FIRST, ABSENT), AT_ONCE, false)?;
-        let counts = bucket.counts().since(before);
+        let counts = bucket.requests() - before;
         findings.requests("absent", counts, begun.elapsed());
         findings.set("absent_gets_per_lookup", counts.gets as f64 / ABSENT as f64);
 
@@ -173,12 +175,12 @@ impl Measured<'_> {
         reader.close()?;
 
         // Again with what the local disk has.
-        let (before, begun) = (bucket.counts(), Instant::now());
+        let (before, begun) = (bucket.requests(), Instant::now());
         let reader = self.setup.open(bucket, dir, caches)?;
         for key in self.keys.absent(FIRST + ABSENT + 15_000, FIRST) {
             check(reader.get(&key)?, false)?;
         }
-        findings.requests("again", bucket.counts().since(before), begun.elapsed());
+        findings.requests("again", bucket.requests() - before, begun.elapsed());
         reader.close()
     }
 
@@ -188,10 +190,10 @@ impl Measured<'_> {
         let mut random = Random::new(self.keys.seed);
         // Afterwards filters and indexes are there.
         many(&*reader, &self.keys.present(BATCH as u64, &mut random), BATCH, true)?;
-        let (before, begun) = (self.bucket.counts(), Instant::now());
+        let (before, begun) = (self.bucket.requests(), Instant::now());
         let keys = self.keys.present(PRESENT, &mut random);
         many(&*reader, &keys, BATCH, true)?;
-        let counts = self.bucket.counts().since(before);
+        let counts = self.bucket.requests() - before;
         findings.requests("present", counts, begun.elapsed());
         findings.set("present_gets_per_lookup", counts.gets as f64 / PRESENT as f64);
         let keys = self.keys.present(200, &mut random);

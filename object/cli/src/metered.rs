@@ -35,6 +35,13 @@ pub struct Requests {
     pub bytes_written: u64,
 }
 
+impl Requests {
+    /// All requests.
+    pub fn total(&self) -> u64 {
+        self.gets + self.puts + self.lists + self.heads + self.deletes
+    }
+}
+
 impl std::ops::Sub for Requests {
     type Output = Self;
 
@@ -51,7 +58,8 @@ impl std::ops::Sub for Requests {
     }
 }
 
-/// An object store that counts its requests, and makes each of them slower. Clones share the counts.
+/// An object store that counts its requests, and makes each of them slower. Clones share the counts. `object_store`'s
+/// own throttled store does not delay the beginning and the end of an upload in parts.
 #[derive(Debug, Clone)]
 pub struct Metered {
     store: Arc<dyn ObjectStore>,
@@ -224,5 +232,47 @@ impl MultipartUpload for Upload {
         add(&self.metered.counters.deletes, 1);
         self.metered.wait().await;
         self.upload.abort().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use criba_object::object_store::ObjectStoreExt;
+    use criba_object::object_store::memory::InMemory;
+    use futures_util::TryStreamExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_request_is_counted_and_takes_its_time() -> Result<()> {
+        let request = Duration::from_millis(3);
+        let bucket = Metered::new(Arc::new(InMemory::new()), request);
+        let begun = Instant::now();
+        let [one, two] = ["one", "two"].map(Path::from);
+        bucket.put(&one, vec![1; 100].into()).await?;
+        let mut upload = bucket.put_multipart(&two).await?;
+        upload.put_part(vec![2; 50].into()).await?;
+        upload.complete().await?;
+        bucket.get_range(&one, 10..30).await?;
+        bucket.get(&two).await?.bytes().await?;
+        bucket.head(&one).await?;
+        assert_eq!(bucket.list(None).try_collect::<Vec<_>>().await?.len(), 2);
+        bucket.delete(&one).await?;
+        let counts = bucket.requests();
+        let expected = Requests {
+            gets: 2,
+            heads: 1,
+            puts: 4,
+            lists: 1,
+            deletes: 1,
+            bytes_read: 70,
+            bytes_written: 150,
+        };
+        assert_eq!(counts, expected);
+        assert!(begun.elapsed() >= request * counts.total() as u32);
+        assert_eq!(counts - Requests::default(), counts);
+        Ok(())
     }
 }

@@ -15,7 +15,7 @@ pub(crate) fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
     writeln!(out, "\n{:<32}{}", "", cells(report, |run| run.name.to_owned()))?;
     let rows: [(&str, Cell); 12] = [
         ("bytes of filters", |run| thousands(run.filter_bytes)),
-        ("opening, requests", |run| thousands(all(run.opening))),
+        ("opening, requests", |run| thousands(run.opening.total())),
         ("opening, bytes read", |run| thousands(run.opening.bytes_read)),
         ("opening, ms", |run| format!("{:.0}", run.opening_ms)),
         ("absent keys: GETs a lookup", |run| format!("{:.5}", run.absent.gets_each)),
@@ -50,10 +50,6 @@ pub(crate) fn print(report: &Report, out: &mut dyn Write) -> Result<()> {
         "A CHECK DOES NOT HOLD."
     };
     Ok(writeln!(out, "\n{holds}")?)
-}
-
-fn all(requests: Requests) -> u64 {
-    requests.gets + requests.puts + requests.lists + requests.heads
 }
 
 fn cells(report: &Report, cell: Cell) -> String {

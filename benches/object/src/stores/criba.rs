@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use criba::FilterPolicy;
 use criba_object::{ObjectDb, ObjectReader, Options, open, open_reader};
+use criba_object_cli::metered::Metered;
 use object_store::ObjectStore;
 
 use super::{Caches, Kind, Reader, Setup, Shape};
 use crate::Result;
-use crate::bucket::Bucket;
 use crate::keys::Keys;
 
 pub struct Criba(ObjectReader);
@@ -25,7 +25,7 @@ fn options(setup: Setup) -> Options {
     Options::new().store(store)
 }
 
-fn writer(setup: Setup, bucket: &Arc<Bucket>, dir: &Path) -> Result<ObjectDb> {
+fn writer(setup: Setup, bucket: &Arc<Metered>, dir: &Path) -> Result<ObjectDb> {
     let bucket: Arc<dyn ObjectStore> = bucket.clone();
     Ok(open(bucket, dir, options(setup))?)
 }
@@ -38,7 +38,7 @@ pub fn settings(setup: Setup, caches: Caches) -> Vec<(&'static str, String)> {
     ]
 }
 
-pub fn load(setup: Setup, bucket: &Arc<Bucket>, dir: &Path, keys: Keys) -> Result<()> {
+pub fn load(setup: Setup, bucket: &Arc<Metered>, dir: &Path, keys: Keys) -> Result<()> {
     let db = writer(setup, bucket, dir)?;
     for number in 0..keys.n {
         db.put(keys.key(number), keys.value(number))?;
@@ -48,7 +48,7 @@ pub fn load(setup: Setup, bucket: &Arc<Bucket>, dir: &Path, keys: Keys) -> Resul
 
 pub fn compact(
     setup: Setup,
-    bucket: &Arc<Bucket>,
+    bucket: &Arc<Metered>,
     dir: &Path,
     opened: impl FnOnce(),
 ) -> Result<()> {
@@ -59,7 +59,7 @@ pub fn compact(
 }
 
 impl Criba {
-    pub fn open(bucket: &Arc<Bucket>, dir: &Path, caches: Caches) -> Result<Self> {
+    pub fn open(bucket: &Arc<Metered>, dir: &Path, caches: Caches) -> Result<Self> {
         let bucket: Arc<dyn ObjectStore> = bucket.clone();
         let store = criba::Options::new().cache_bytes(caches.block_bytes);
         Ok(Self(open_reader(bucket, dir, Options::new().store(store))?))

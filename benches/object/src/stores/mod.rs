@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use criba_object_cli::metered::Metered;
 use serde::Serialize;
 
 use crate::Result;
-use crate::bucket::Bucket;
 use crate::keys::Keys;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
@@ -76,7 +76,7 @@ impl Setup {
     }
 
     /// Loads all present keys, until they are in the bucket.
-    pub fn load(self, bucket: &Arc<Bucket>, dir: &Path, keys: Keys) -> Result<()> {
+    pub fn load(self, bucket: &Arc<Metered>, dir: &Path, keys: Keys) -> Result<()> {
         match self.kind {
             Kind::Slatedb => slatedb::load(bucket, self.memtable_bytes, keys),
             _ => criba::load(self, bucket, dir, keys),
@@ -84,14 +84,19 @@ impl Setup {
     }
 
     /// Opens the store for writing on an emptied machine, calls `opened`, and compacts to one run.
-    pub fn compact(self, bucket: &Arc<Bucket>, dir: &Path, opened: impl FnOnce()) -> Result<()> {
+    pub fn compact(self, bucket: &Arc<Metered>, dir: &Path, opened: impl FnOnce()) -> Result<()> {
         match self.kind {
             Kind::Slatedb => slatedb::compact(bucket, self.memtable_bytes, opened),
             _ => criba::compact(self, bucket, dir, opened),
         }
     }
 
-    pub fn open(self, bucket: &Arc<Bucket>, dir: &Path, caches: Caches) -> Result<Box<dyn Reader>> {
+    pub fn open(
+        self,
+        bucket: &Arc<Metered>,
+        dir: &Path,
+        caches: Caches,
+    ) -> Result<Box<dyn Reader>> {
         Ok(match self.kind {
             Kind::Slatedb => Box::new(slatedb::Slate::open(bucket, dir, caches)?),
             _ => Box::new(criba::Criba::open(bucket, dir, caches)?),

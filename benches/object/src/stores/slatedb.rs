@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use criba_object_cli::metered::Metered;
 use futures_util::future::try_join_all;
 use object_store::ObjectStore;
 use slatedb::admin::AdminBuilder;
@@ -18,7 +19,6 @@ use tokio::runtime::Runtime;
 
 use super::{Caches, Reader, Shape};
 use crate::Result;
-use crate::bucket::Bucket;
 use crate::keys::Keys;
 
 const PATH: &str = "store";
@@ -62,17 +62,17 @@ pub fn settings(memtable_bytes: usize, caches: Caches) -> Vec<(&'static str, Str
     ]
 }
 
-fn object_store(bucket: &Arc<Bucket>) -> Arc<dyn ObjectStore> {
+fn object_store(bucket: &Arc<Metered>) -> Arc<dyn ObjectStore> {
     bucket.clone()
 }
 
-async fn open_writer(bucket: &Arc<Bucket>, settings: Settings) -> Result<Db> {
+async fn open_writer(bucket: &Arc<Metered>, settings: Settings) -> Result<Db> {
     let filter = Arc::new(BloomFilterPolicy::new(BITS_PER_KEY));
     let builder = Db::builder(PATH, object_store(bucket)).with_settings(settings);
     Ok(builder.with_filter_policies(vec![filter]).build().await?)
 }
 
-pub fn load(bucket: &Arc<Bucket>, memtable_bytes: usize, keys: Keys) -> Result<()> {
+pub fn load(bucket: &Arc<Metered>, memtable_bytes: usize, keys: Keys) -> Result<()> {
     runtime()?.block_on(async {
         let db = open_writer(bucket, writer_settings(memtable_bytes, None)).await?;
         for number in 0..keys.n {
@@ -83,7 +83,7 @@ pub fn load(bucket: &Arc<Bucket>, memtable_bytes: usize, keys: Keys) -> Result<(
     })
 }
 
-pub fn compact(bucket: &Arc<Bucket>, memtable_bytes: usize, opened: impl FnOnce()) -> Result<()> {
+pub fn compact(bucket: &Arc<Metered>, memtable_bytes: usize, opened: impl FnOnce()) -> Result<()> {
     /// How long one submission may take.
     const PATIENCE: Duration = Duration::from_secs(60);
     runtime()?.block_on(async {
@@ -113,7 +113,7 @@ pub fn compact(bucket: &Arc<Bucket>, memtable_bytes: usize, opened: impl FnOnce(
 }
 
 impl Slate {
-    pub fn open(bucket: &Arc<Bucket>, dir: &Path, caches: Caches) -> Result<Self> {
+    pub fn open(bucket: &Arc<Metered>, dir: &Path, caches: Caches) -> Result<Self> {
         let cache = |bytes| -> Option<Arc<dyn DbCache>> {
             let options = FoyerCacheOptions { max_capacity: bytes, ..Default::default() };
             (bytes > 0).then(|| Arc::new(FoyerCache::new_with_opts(options)) as _)
