@@ -40,14 +40,14 @@ def name_of_error(call):
 
 
 def test_a_fork_beside_a_thread_that_reads_an_iterator(path):
-    with criba.open(path, auto_compaction=False) as db:
-        for number in range(30_000):
-            db.delete(f"{number:06}")
+    with criba.open(path, default_ttl=0.001) as db:
+        db.put_many((f"{number:06}", "") for number in range(300_000))
+        time.sleep(0.01)
         for call in [next, criba.Scan.close]:
             held = False
             for _ in range(20):
                 scan = db.keys()
-                thread = threading.Thread(target=next, args=(scan, None))  # one long step over tombstones
+                thread = threading.Thread(target=next, args=(scan, None))  # one long step over expired keys
                 thread.start()
                 time.sleep(0.002)
                 held = thread.is_alive()
