@@ -223,6 +223,7 @@ growing_methods!(BloomFilter, Bloom, "BloomFilter", {
             if let (Some(mut this), Some(other)) = locks {
                 return Ok(this.union(&other)?);
             }
+            py.check_signals()?;
             py.detach(|| thread::sleep(Duration::from_millis(1)));
         }
     }

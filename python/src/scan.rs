@@ -25,6 +25,7 @@ pub(crate) enum Part {
 pub(crate) struct Scan {
     /// `None` at the end. A thread waits for it without the GIL.
     range: Mutex<Option<Range>>,
+    /// In which it was made.
     process: u32,
     part: Part,
     reverse: bool,
