@@ -119,4 +119,17 @@ mod tests {
             assert_eq!(directory_of(Path::new(path)), Path::new(dir));
         }
     }
+
+    #[cfg(unix)]
+    #[test]
+    fn save_replaces_no_special_file() {
+        use std::os::unix::fs::FileTypeExt;
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(matches!(save(&path, b"a filter"), Err(Error::Corrupt { .. })));
+        assert!(fs::metadata(&path).unwrap().file_type().is_socket());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
 }
