@@ -15,6 +15,9 @@ use crate::sstable::{Compression, MAX_BLOCK_OF_ENTRIES, TableSettings};
 use crate::version::StoreSettings;
 use crate::vfs::{RealVfs, Vfs};
 
+/// Each is a thread of the system at once: a wrong number would take those of other programs.
+const MAX_BACKGROUND_THREADS: usize = 1024;
+
 /// The options of an open store. The store keeps [`filter`](Self::filter) and [`prefix`](Self::prefix); the
 /// others hold until it is closed.
 ///
@@ -298,7 +301,7 @@ impl Options {
         self
     }
 
-    /// The number of compaction threads; one more thread flushes. With 0, flushes and compactions run inside
+    /// The number of compaction threads, at most 1024; one more thread flushes. With 0, flushes and compactions run inside
     /// the calls that make them due: the same calls run the same work. Default: 1.
     pub fn background_threads(mut self, threads: usize) -> Self {
         self.background_threads = threads;
@@ -406,6 +409,11 @@ impl Options {
             if value < least {
                 return refuse(option, format!("{value} is less than {least}"));
             }
+        }
+        if self.background_threads > MAX_BACKGROUND_THREADS {
+            let reason =
+                format!("{} is more than {MAX_BACKGROUND_THREADS}", self.background_threads);
+            return refuse("background_threads", reason);
         }
         if self.file_mode & !0o777 != 0 || self.file_mode & 0o600 != 0o600 {
             return refuse("file_mode", format!("{:#o} is not 0o600 to 0o777", self.file_mode));

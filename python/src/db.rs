@@ -23,8 +23,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// began. An acknowledged write survives a crash of the process; with synced=True, a power failure, for a wait of one
 /// sync of the disk.
 ///
-/// In a process forked from this one each call raises ForkedError: with multiprocessing, use the start method "spawn",
-/// and open the store in the child.
+/// In a process forked from this one each call that reads or writes raises ForkedError: with multiprocessing, use the
+/// start method "spawn", and open the store in the child.
 #[pyclass(extends = Reader, frozen, module = "criba")]
 pub(crate) struct Db;
 
@@ -133,7 +133,7 @@ impl Db {
         synced: bool,
     ) -> Result<Vec<bool>> {
         let db = open(&this)?;
-        let pairs: Vec<_> = pairs.try_iter()?.map(input::pair).collect::<PyResult<_>>()?;
+        let pairs: Vec<_> = input::items(pairs)?.map(input::pair).collect::<PyResult<_>>()?;
         let py = this.py();
         Ok(py.detach(|| {
             let borrowed = pairs.iter().map(|(key, value)| (key, value));

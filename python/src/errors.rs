@@ -70,6 +70,7 @@ impl<'a> Fields<'a> {
         exception.setattr("offset", self.offset)?;
         if let Some(errno) = self.errno {
             exception.setattr("errno", errno)?;
+            exception.setattr("strerror", message)?;
             exception.setattr("filename", file)?;
         }
         Ok(PyErr::from_value(exception))

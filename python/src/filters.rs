@@ -175,6 +175,9 @@ macro_rules! growing_methods {
 /// A Bloom filter for about `capacity` keys: in 1.44 · log2(1 / rate) bits a key it answers "no", which is certain, or
 /// "maybe", which is wrong for a share `rate` of the keys that were not added. With twice as many keys the rate is some
 /// 15 times as high: see fullness. No disk is read: use it before what is slow.
+///
+/// A forked process has its own copy of a filter. If a thread of the parent used the filter at the fork, calls on the copy
+/// may wait for ever: fork before the threads start, or use "spawn".
 #[pyclass(frozen, module = "criba")]
 pub(crate) struct BloomFilter(Locked<Bloom>);
 
@@ -220,6 +223,7 @@ growing_methods!(BloomFilter, Bloom, "BloomFilter", {
             if let (Some(mut this), Some(other)) = locks {
                 return Ok(this.union(&other)?);
             }
+            py.check_signals()?;
             py.detach(|| thread::sleep(Duration::from_millis(1)));
         }
     }

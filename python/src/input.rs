@@ -3,7 +3,7 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyMemoryView, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString, PyTuple};
 
 /// A key or value. Those of `bytes` are not copied: they never change. A `bytearray` and what a `memoryview` shows can
 /// change while the GIL is released, so their bytes are copied once; so are those of a `str`. Drop it with the GIL: without,
@@ -50,12 +50,34 @@ impl<'py> FromPyObject<'_, 'py> for Input {
     }
 }
 
+/// After so many items a signal may raise an exception.
+const ITEMS: usize = 1024;
+
+/// The items of an iterable. Many iterators of Python run none of its code, and so do not see a signal.
+pub(crate) fn items<'py>(
+    iterable: &Bound<'py, PyAny>,
+) -> PyResult<impl Iterator<Item = PyResult<Bound<'py, PyAny>>>> {
+    let py = iterable.py();
+    Ok(iterable.try_iter()?.enumerate().map(move |(before, item)| {
+        if before % ITEMS == ITEMS - 1 {
+            py.check_signals()?;
+        }
+        item
+    }))
+}
+
 /// The keys of an iterable. One key is iterable, too: it is refused, for each of its characters would be a key.
-pub(crate) fn many<'py>(keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
-    if Input::extract(keys.as_borrowed()).is_ok() {
+pub(crate) fn many<'py>(
+    keys: &Bound<'py, PyAny>,
+) -> PyResult<impl Iterator<Item = PyResult<Bound<'py, PyAny>>>> {
+    let is_one = keys.is_instance_of::<PyBytes>()
+        || keys.is_instance_of::<PyString>()
+        || keys.is_instance_of::<PyByteArray>()
+        || keys.is_instance_of::<PyMemoryView>();
+    if is_one {
         return Err(PyTypeError::new_err("expected many keys, found one"));
     }
-    keys.try_iter()
+    items(keys)
 }
 
 pub(crate) fn keys(keys: &Bound<'_, PyAny>) -> PyResult<Vec<Input>> {

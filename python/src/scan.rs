@@ -1,8 +1,9 @@
 //! Iterators over keys and values.
 
-use std::sync::{Mutex, PoisonError};
+use std::process;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use criba::{Range, Value};
+use criba::{Error, Range, Value};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -24,17 +25,34 @@ pub(crate) enum Part {
 pub(crate) struct Scan {
     /// `None` at the end. A thread waits for it without the GIL.
     range: Mutex<Option<Range>>,
+    /// In which it was made.
+    process: u32,
     part: Part,
     reverse: bool,
 }
 
 impl Scan {
     pub(crate) fn new(range: Range, part: Part, reverse: bool) -> Self {
-        Self { range: Mutex::new(Some(range)), part, reverse }
+        Self { range: Mutex::new(Some(range)), process: process::id(), part, reverse }
+    }
+
+    /// Fails in a fork of a process in which a thread had the lock: none unlocks the copy.
+    fn lock(&self) -> criba::Result<MutexGuard<'_, Option<Range>>> {
+        match self.range.try_lock() {
+            Ok(range) => Ok(range),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if self.process != process::id() => Err(Error::Forked),
+            Err(TryLockError::WouldBlock) => {
+                Ok(self.range.lock().unwrap_or_else(PoisonError::into_inner))
+            }
+        }
     }
 
     fn step(&self) -> Option<criba::Result<(Value, Value)>> {
-        let mut range = self.range.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut range = match self.lock() {
+            Ok(range) => range,
+            Err(error) => return Some(Err(error)),
+        };
         let open = range.as_mut()?;
         let item = if self.reverse { open.next_back() } else { open.next() };
         if item.is_none() {
@@ -65,7 +83,7 @@ impl Scan {
 
     /// Ends it, and frees what it holds of the store.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.range.lock().unwrap_or_else(PoisonError::into_inner).take()));
+        py.detach(|| self.lock().map_or((), |mut range| drop(range.take())));
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {

@@ -656,6 +656,8 @@ fn a_new_store_has_missing_parents_that_a_power_failure_keeps() {
     let options = || Options::new().background_threads(0).vfs(disk.clone());
     let path = "/made/with/the/store";
     assert!(matches!(options().block_bytes(1).open(path), Err(Error::InvalidOption { .. })));
+    let threads = options().background_threads(1025).open(path);
+    assert!(matches!(threads, Err(Error::InvalidOption { option: "background_threads", .. })));
     assert!(matches!(options().memory_limit(1).open(path), Err(Error::MemoryLimit { .. })));
     let refused = options().create_if_missing(false).open(path);
     assert!(matches!(refused, Err(Error::NotAStore { .. })));

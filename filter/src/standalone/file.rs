@@ -1,7 +1,7 @@
 //! Filters in files: saved atomically, loaded or mapped.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -43,11 +43,18 @@ pub(super) fn load<T: Saved>(path: &Path) -> Result<T> {
 
 /// Opens a regular file. Fails for a device, from which reads may never end.
 fn open(path: &Path) -> Result<File> {
+    // Before: the opening of a FIFO waits for a writer.
+    check_is_file(path, &fs::metadata(path).context("open", path)?)?;
     let file = File::open(path).context("open", path)?;
-    if !file.metadata().context("read the length of", path)?.is_file() {
-        return Err(Error::corrupt(path, 0, "a file", "a directory or device"));
-    }
+    check_is_file(path, &file.metadata().context("read the length of", path)?)?;
     Ok(file)
+}
+
+fn check_is_file(path: &Path, metadata: &Metadata) -> Result<()> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    Err(Error::corrupt(path, 0, "a file", "a directory or device"))
 }
 
 /// # Safety
@@ -65,6 +72,12 @@ pub(super) unsafe fn map<T: Saved>(path: &Path) -> Result<Mapped<T>> {
 }
 
 pub(super) fn save(path: &Path, bytes: &[u8]) -> Result<()> {
+    // The rename would replace a device or FIFO.
+    if let Ok(old) = fs::symlink_metadata(path)
+        && !old.is_symlink()
+    {
+        check_is_file(path, &old)?;
+    }
     let temporary = temporary_beside(path)?;
     write_synced(&temporary, bytes)
         .and_then(|()| fs::rename(&temporary, path).context("rename", path))
@@ -105,5 +118,18 @@ mod tests {
         for (path, dir) in [("filter", "."), ("a/filter", "a"), ("/a/b/filter", "/a/b")] {
             assert_eq!(directory_of(Path::new(path)), Path::new(dir));
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn save_replaces_no_special_file() {
+        use std::os::unix::fs::FileTypeExt;
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(matches!(save(&path, b"a filter"), Err(Error::Corrupt { .. })));
+        assert!(fs::metadata(&path).unwrap().file_type().is_socket());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

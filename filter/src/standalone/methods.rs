@@ -28,7 +28,8 @@ macro_rules! saved {
             /// syncs the directory. Processes that have mapped an old file at `path` keep the old one.
             ///
             /// # Errors
-            /// If the file cannot be written. An old file at `path` is unchanged until the rename.
+            /// If the file cannot be written, or a directory or device is at `path`. An old file at `path` is
+            /// unchanged until the rename.
             pub fn save(&self, path: impl AsRef<std::path::Path>) -> $crate::Result<()> {
                 super::file::save(path.as_ref(), &self.to_bytes())
             }

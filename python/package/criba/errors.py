@@ -9,7 +9,9 @@ class CribaError(Exception):
 
 
 class IoError(CribaError, OSError):
-    """The operating system failed: errno and filename are those of an OSError."""
+    """The operating system failed: errno, strerror and filename are those of an OSError."""
+
+    __str__ = Exception.__str__  # that of an OSError leaves the message out
 
 
 class CorruptError(CribaError):

@@ -24,7 +24,10 @@ def readamp(**options):
         elif value is not None and value is not False:
             command.append(f"{option}={value}")
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode in (0, 1):  # 1: a check does not hold
-        return json.loads(done.stdout)
     message = done.stderr.decode(errors="replace").strip()
-    raise (ValueError if done.returncode == 2 else CribaError)(message)
+    if done.returncode not in (0, 1):  # 1: a check does not hold, or Python failed
+        raise (ValueError if done.returncode == 2 else CribaError)(message or f"exit code {done.returncode}")
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        raise CribaError(message or "no report") from None
