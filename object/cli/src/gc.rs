@@ -8,11 +8,12 @@ use crate::failed;
 
 /// List the objects that nothing needs, or remove them
 ///
-/// These are objects of earlier writers which no manifest names that is the newest, is pinned, or was the newest within
-/// the grace time. What the present writer drops, it removes itself. Objects of other programs are not listed.
+/// Earlier writers left these objects. The newest version does not name them, nor does a pinned one, nor one that was
+/// the newest within the grace time. What the present writer drops, it removes itself. Objects of other programs are not
+/// listed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where the store is
+    /// The bucket, and the path of the store there
     #[arg(long)]
     url: String,
     /// Remove what is listed

@@ -42,10 +42,10 @@ fn figures(report: &Report) -> [Figure; 3] {
     };
     let slowest = Figure {
         id: "p99",
-        title: "The slowest lookup of a hundred, in milliseconds".to_owned(),
+        title: "p99 of lookups, in milliseconds".to_owned(),
         asked: "How long does a lookup take that 99 of 100 do not exceed?".to_owned(),
-        theory: "A request at a time for each GET. If fewer than one in a hundred lookups of absent keys make a \
-                 request, p99 is that of memory."
+        theory: "Each GET takes the time of one request. If fewer than one of a hundred lookups makes one, p99 is that of \
+                 memory."
             .to_owned(),
         measured: format!("{} threads; {} ms added to a request.", report.threads, report.delay_ms),
         y: Axis::linear("p99", "ms"),

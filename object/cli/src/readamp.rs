@@ -15,8 +15,9 @@ use crate::{page, print};
 ///
 /// Loads made-up keys into a store in a new directory of the bucket, and looks keys up with readers on empty local
 /// directories: without filters, with Bloom filters, and with ribbon filters in as many bytes. Compares the requests
-/// with the disk reads of the store's ledger. Removes its objects at the end. Exit code 1 if a count or an answer is
-/// wrong. The default prices are those of S3 Standard in us-east-1 (November 2026).
+/// with the disk reads of the store's ledger. Removes its objects at the end, and at Ctrl-C; if it is killed, remove
+/// the directory readamp-… by hand. Exit code 1 if a count or an answer is wrong. The default prices are those of S3
+/// Standard in us-east-1 (November 2026).
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The bucket; objects are made below it, in a directory of their own
