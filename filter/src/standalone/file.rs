@@ -72,9 +72,10 @@ pub(super) unsafe fn map<T: Saved>(path: &Path) -> Result<Mapped<T>> {
 }
 
 pub(super) fn save(path: &Path, bytes: &[u8]) -> Result<()> {
-    // The rename would replace a device or FIFO.
+    // The rename would replace a device or FIFO. It fails for a directory.
     if let Ok(old) = fs::symlink_metadata(path)
         && !old.is_symlink()
+        && !old.is_dir()
     {
         check_is_file(path, &old)?;
     }
