@@ -57,7 +57,7 @@ pub fn measure(
     let mut order: Vec<_> = input.present.iter().collect();
     order.shuffle(&mut ChaCha8Rng::seed_from_u64(settings.seed));
     let mut absent: Vec<Lookup> = input.absent.iter().map(|key| (&key[..], None)).collect();
-    absent.shuffle(&mut ChaCha8Rng::seed_from_u64(settings.seed + 1));
+    absent.shuffle(&mut ChaCha8Rng::seed_from_u64(settings.seed.wrapping_add(1)));
     let present: Vec<Lookup> =
         order.iter().map(|(key, value)| (&key[..], Some(&value[..]))).collect();
     let few = &absent[..settings.lookups.min(absent.len())];

@@ -1,6 +1,5 @@
 //! Where a run keeps its objects.
 
-use std::fmt;
 use std::sync::Arc;
 
 use criba_cli::interrupt::{Guard, before_end};
@@ -43,12 +42,6 @@ impl Place {
 
     pub(crate) fn path(&self) -> Path {
         self.objects.path.clone()
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.objects.store, self.objects.path)
     }
 }
 
